@@ -1,4 +1,4 @@
-"""What `torch.compile` makes of PyTorch's operations, in place of the Triton kernel of LayerNorm (suite `gpu`)."""
+"""LayerNorm by `torch.compile` from PyTorch's operations, in place of the Triton kernel of LayerNorm (suite `gpu`)."""
 
 import torch
 from torch import Tensor, nn

@@ -35,7 +35,7 @@ _VARIABLES = ("GLOO_SOCKET_IFNAME=eth0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
 """Without the second, an agent that is started again times out waiting for the address of rank 0 (PyTorch 2.13)."""
 _NEEDS = "not tried: needs root and `ip`"
 _RETRIES = 5
-"""How often the kernel sends a packet again: a lost connection fails after about 13 seconds, by default 15 minutes."""
+"""Retransmissions of a packet by the kernel: a lost connection fails after about 13 seconds, by default 15 minutes."""
 _PAUSE = 0.3
 """Seconds that a step takes longer in runs of two nodes, so that they do not end before the lost one is back."""
 _started: list["subprocess.Popen[bytes]"] = []

@@ -188,8 +188,8 @@ TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a case runs.
+class Setup:
+    """Folders, device and scale that all cases share.
 
     Attributes:
         data: The folder of the texts and labeled sets.
@@ -234,14 +234,14 @@ class _Messages(Reporter):
             self.lines[topic] = [*self.lines.get(topic, []), text][-3:]
 
 
-def _text(place: Place) -> StudyText:
-    return prepare_text(place.scratch / "text", place.corpora, Cleaning(), cache=place.cache)
+def _text(setup: Setup) -> StudyText:
+    return prepare_text(setup.scratch / "text", setup.corpora, Cleaning(), cache=setup.cache)
 
 
-def _overrides(case: Case, place: Place) -> list[str]:
-    teacher = place.scratch / "teacher"
-    values = [each.replace("DATA/", f"{place.data}/").replace("TEACHER", str(teacher)) for each in case.set]
-    if place.toy:
+def _overrides(case: Case, setup: Setup) -> list[str]:
+    teacher = setup.scratch / "teacher"
+    values = [each.replace("DATA/", f"{setup.data}/").replace("TEACHER", str(teacher)) for each in case.set]
+    if setup.toy:
         values = [each for each in values if not each.startswith("tokenizer.vocab_size")]
         values += TOY
         values += ["encoder.embedding_size=16"] * case.recipe.startswith(("albert", "electra"))
@@ -249,39 +249,39 @@ def _overrides(case: Case, place: Place) -> list[str]:
     return values
 
 
-def _pretrain(case: Case, place: Place, out: Path, **changes: Any) -> tuple[Any, dict[str, list[str]]]:
-    steps = min(case.steps, 4) if place.toy else case.steps
-    tokens = case.tokens / 1e4 if place.toy else case.tokens
+def _pretrain(case: Case, setup: Setup, out: Path, **changes: Any) -> tuple[Any, dict[str, list[str]]]:
+    steps = min(case.steps, 4) if setup.toy else case.steps
+    tokens = case.tokens / 1e4 if setup.toy else case.tokens
     budget: dict[str, Any] = {"steps": steps} if steps else {"tokens": tokens}
     reporter = _Messages()
     arguments = {
         "recipe": case.recipe,
-        "set": _overrides(case, place),
+        "set": _overrides(case, setup),
         "seed": case.seed,
-        "device": place.device,
-        "cache": place.cache,
+        "device": setup.device,
+        "cache": setup.cache,
         "workers": 1,
         "checkpoint_minutes": 1.0,
         **budget,
         **changes,
     }
-    run = pretrain(_text(place).train, out=out, reporter=reporter, **arguments)
+    run = pretrain(_text(setup).train, out=out, reporter=reporter, **arguments)
     return run, reporter.lines
 
 
-def prepare(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def prepare(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Make the tokenizer and the tokenized text of a case, which the cache keeps, on all cores."""
-    with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
-        _pretrain(replace(case, steps=1), place, Path(folder) / "run", workers=None)
+    with tempfile.TemporaryDirectory(dir=setup.scratch) as folder:
+        _pretrain(replace(case, steps=1), setup, Path(folder) / "run", workers=None)
     yield "prepared", {}
 
 
-def train(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def train(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train a model and probe it."""
     if "teacher.model=TEACHER" in case.set:
-        _pretrain(replace(case, recipe="bert/tiny", set=()), place, place.scratch / "teacher")
-    out = place.run_of(case.name)
-    run, messages = _pretrain(case, place, out)
+        _pretrain(replace(case, recipe="bert/tiny", set=()), setup, setup.scratch / "teacher")
+    out = setup.run_of(case.name)
+    run, messages = _pretrain(case, setup, out)
     timing = (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     yield (
@@ -293,31 +293,31 @@ def train(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
             "curve": [each for each in rows if any("held_out" in name for name in each)],
         },
     )
-    yield from probe(replace(case, run=case.name), place)
+    yield from probe(replace(case, run=case.name), setup)
 
 
-def probe(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def probe(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Probe the run of a case, or fine-tune it with three seeds."""
-    run = place.run_of(case.run)
+    run = setup.run_of(case.run)
     for name in case.probes:
         task, _, folder = name.partition("=")
         if not folder:
-            model = load(run, device=place.device)
+            model = load(run, device=setup.device)
             scores = (
-                probes.masked_words(model, _text(place))
+                probes.masked_words(model, _text(setup))
                 if name == "masked"
-                else probes.minimal_pairs(model, place.data / "blimp")
+                else probes.minimal_pairs(model, setup.data / "blimp")
             )
             yield name, {key: each.value for key, each in scores.items()}
             continue
         done = finetune(
             run,
             task=task,
-            data=place.data / folder,
-            out=place.scratch / "tuned" / f"{run.name}-{task}",
-            seeds=1 if place.toy else 3,
-            set=["epochs=1"] if place.toy else [],
-            device=place.device,
+            data=setup.data / folder,
+            out=setup.scratch / "tuned" / f"{run.name}-{task}",
+            seeds=1 if setup.toy else 3,
+            set=["epochs=1"] if setup.toy else [],
+            device=setup.device,
             reporter=_Messages(),
         )
         if done.results is not None:
@@ -326,17 +326,17 @@ def probe(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
             yield task, {"part": part, "examples": done.results.data[part]["examples"], **values}
 
 
-def resume(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def resume(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train a run whole and once more with a kill in the middle, and compare the bytes of the weights."""
     name = case.name.replace("/", "-").replace(" ", "_")
-    whole = place.scratch / "runs" / f"{name}-whole"
+    whole = setup.scratch / "runs" / f"{name}-whole"
     begun = time.monotonic()
-    _pretrain(case, place, whole)
+    _pretrain(case, setup, whole)
     seconds = time.monotonic() - begun
-    killed = place.scratch / "runs" / f"{name}-killed"
+    killed = setup.scratch / "runs" / f"{name}-killed"
     command = [
         *(sys.executable, "-m", "benchmarks.gpu", "--case", json.dumps({**asdict(case), "kind": "part"})),
-        *("--place", json.dumps(_plain(place) | {"options": {"out": str(killed)}})),
+        *("--setup", json.dumps(_plain(setup) | {"options": {"out": str(killed)}})),
     ]
     kills = 0
     while kills < 3:
@@ -348,22 +348,22 @@ def resume(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
             process.kill()
             process.wait()
             kills += 1
-    list(part(case, replace(place, options={"out": str(killed)})))
+    list(part(case, replace(setup, options={"out": str(killed)})))
     digests = [hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest() for run in (whole, killed)]
     yield "resume", {"seconds": seconds, "kills": kills, "equal": digests[0] == digests[1], "digests": digests}
 
 
-def part(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def part(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train or resume the run that `resume` kills; it writes many checkpoints."""
-    run, _ = _pretrain(case, place, Path(place.options["out"]), checkpoint_minutes=0.02)
+    run, _ = _pretrain(case, setup, Path(setup.options["out"]), checkpoint_minutes=0.02)
     yield "part", {"steps": run.steps}
 
 
-def tests(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def tests(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run the tests that need a GPU."""
     arguments = (
         ["tests/kernels/test_gpu_kernels.py", "--collect-only"]
-        if place.toy
+        if setup.toy
         else ["-m", "gpu", "tests/kernels", "tests/training"]
     )
     done = subprocess.run(
@@ -376,15 +376,15 @@ def tests(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "tests", {"exit_code": done.returncode, "output": done.stdout[-6000:]}
 
 
-def speed(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+def speed(case: Case, setup: Setup) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure a case of the suite `gpu`; at toy size, of the suite `train`, on a CPU."""
-    with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
-        name = "natural" if place.toy else case.name.removeprefix("speed ")
-        lock = place.scratch / "speed.lock"
+    with tempfile.TemporaryDirectory(dir=setup.scratch) as folder:
+        name = "natural" if setup.toy else case.name.removeprefix("speed ")
+        lock = setup.scratch / "speed.lock"
         settings = Settings(
-            scratch=Path(folder), quick=place.toy, rounds=2, cases=(name,), in_process=place.toy, lock=lock
+            scratch=Path(folder), quick=setup.toy, rounds=2, cases=(name,), in_process=setup.toy, lock=lock
         )
-        suite = suites.train if place.toy else suites.gpu
+        suite = suites.train if setup.toy else suites.gpu
         for table in suite(settings):
             yield table.title, asdict(table)
 
@@ -408,21 +408,21 @@ def _tokenizer_of(case: Case) -> str:
     return repr((recipe.tokenizer, recipe.words))
 
 
-def _plain(place: Place) -> dict[str, Any]:
-    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(place).items()}
+def _plain(setup: Setup) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(setup).items()}
 
 
-def _run_case(case: Case, place: Place) -> int:
+def _run_case(case: Case, setup: Setup) -> int:
     """Run a case in this process; return 1 if it ends with an error, which is then its last part."""
     begun = time.monotonic()
 
     def write(part: str, content: Mapping[str, Any]) -> None:
         line = {"case": case.name, "part": part, "seconds": round(time.monotonic() - begun, 1), **content}
-        with open(place.results, "a", encoding="utf-8") as file:
+        with open(setup.results, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=str) + "\n")
 
     try:
-        for part, content in _KINDS[case.kind](case, place):
+        for part, content in _KINDS[case.kind](case, setup):
             write(part, content)
     except Exception:  # Its line says so; other cases do not depend on it.
         write("error", {"error": traceback.format_exc()[-3000:]})
@@ -431,9 +431,9 @@ def _run_case(case: Case, place: Place) -> int:
     return 0
 
 
-def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -> int:
+def run_jobs(names: Sequence[str], setup: Setup, *, ends: float, workers: int) -> int:
     """Run the cases that have not ended yet, until a time; return how many failed or were killed."""
-    lines = place.results.read_text(encoding="utf-8").splitlines() if place.results.exists() else []
+    lines = setup.results.read_text(encoding="utf-8").splitlines() if setup.results.exists() else []
     done = {line["case"] for line in map(json.loads, lines) if line["part"] == _END}
     cases = [case for name in names for case in JOBS[name] if case.name not in done]
 
@@ -443,9 +443,9 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
         if left <= 0:
             return 1
         command = [sys.executable, "-m", "benchmarks.gpu", "--case", json.dumps(asdict(case))]
-        with open(place.results.with_name("log.txt"), "ab") as log:
+        with open(setup.results.with_name("log.txt"), "ab") as log:
             process = subprocess.Popen(
-                [*command, "--place", json.dumps(_plain(place))],
+                [*command, "--setup", json.dumps(_plain(setup))],
                 cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
             try:
@@ -458,7 +458,7 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
 
     trained = {_tokenizer_of(case): case for case in cases if case.kind in ("train", "resume")}
     if trained:
-        _text(place)
+        _text(setup)
     for case in trained.values():
         if run(replace(case, name=f"prepare {case.name}", kind="prepare")):
             print("the first run of a tokenizer failed; see results.jsonl and log.txt", flush=True)
@@ -469,7 +469,7 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
         def wait_and_run(case: Case) -> int:
             if case.run in runs:
                 runs[case.run].result()
-                if not (place.run_of(case.run) / WEIGHTS).exists():
+                if not (setup.run_of(case.run) / WEIGHTS).exists():
                     return 1
             return run(case)
 
@@ -491,19 +491,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=12, help="cases side by side")
     parser.add_argument("--toy", action="store_true", help="toy sizes on the CPU: shows that the jobs run")
     parser.add_argument("--case", help=argparse.SUPPRESS)
-    parser.add_argument("--place", help=argparse.SUPPRESS)
+    parser.add_argument("--setup", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.case:
-        case, place = json.loads(options.case), json.loads(options.place)
+        case, setup = json.loads(options.case), json.loads(options.setup)
         tuples: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in case.items()
         }
-        place |= {name: Path(place[name]) for name in ("data", "out", "scratch")}
-        place["corpora"] = tuple(place["corpora"])
-        return _run_case(Case(**tuples), Place(**place))
+        setup |= {name: Path(setup[name]) for name in ("data", "out", "scratch")}
+        setup["corpora"] = tuple(setup["corpora"])
+        return _run_case(Case(**tuples), Setup(**setup))
     if not options.jobs or not options.corpus or options.data is None or options.out is None:
         parser.error("name jobs, --corpus, --data and --out")
-    place = Place(
+    setup = Setup(
         data=options.data.resolve(),
         out=options.out.resolve(),
         scratch=(options.scratch or options.out / "scratch").resolve(),
@@ -514,10 +514,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stages = [stage.split("+") for stage in options.jobs]
     if unknown := [name for stage in stages for name in stage if name not in JOBS]:
         parser.error(f"no job {unknown[0]!r}; known: {', '.join(JOBS)}")
-    place.scratch.mkdir(parents=True, exist_ok=True)
-    place.out.mkdir(parents=True, exist_ok=True)
+    setup.scratch.mkdir(parents=True, exist_ok=True)
+    setup.out.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + 60 * options.minutes
-    return int(sum(run_jobs(stage, place, ends=ends, workers=options.workers) for stage in stages) > 0)
+    return int(sum(run_jobs(stage, setup, ends=ends, workers=options.workers) for stage in stages) > 0)
 
 
 if __name__ == "__main__":

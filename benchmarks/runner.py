@@ -32,7 +32,7 @@ class ContenderError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line asked for.
+    """Options of the command line.
 
     Attributes:
         scratch: A folder that is removed afterwards.
@@ -115,7 +115,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a contender's rounds gave: one mapping per round, in their order, or why there are none."""
+    """Results of a contender: one mapping per round, in their order, or why there are none."""
 
     name: str
     rounds: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""How many threads PyTorch, and so our C code, computes with."""
+"""Number of threads of PyTorch and of the C code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -82,7 +82,7 @@ def test_levers_name_functions_that_exist(target: str) -> None:
     assert callable(pkgutil.resolve_name(target))
 
 
-def test_made_texts_have_the_lengths_asked_for(tmp_path: Path) -> None:
+def test_made_texts_have_the_requested_lengths(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     lengths = texts.natural_lengths(50)
@@ -106,7 +106,7 @@ def test_masked_batches_are_those_of_the_collator() -> None:
     assert 0.6 < (batch["input_ids"][selected] == 4).mean() < 0.95
 
 
-def test_no_worktree_is_left_behind() -> None:
+def test_worktrees_are_removed() -> None:
     from benchmarks.__main__ import _revision
 
     try:

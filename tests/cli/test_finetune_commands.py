@@ -51,7 +51,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_finetune_prints_the_table_and_says_where_the_model_lies(tuned, bert_folder, run, monkeypatch):
+def test_finetune_prints_the_table_and_the_folder_of_the_model(tuned, bert_folder, run, monkeypatch):
     monkeypatch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",

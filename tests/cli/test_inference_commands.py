@@ -204,7 +204,7 @@ def test_functions_without_a_text_are_errors(bert_folder):
         maskwright.embed(bert_folder)
 
 
-def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_their_place(tmp_path):
+def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_their_position(tmp_path):
     file = tmp_path / "texts.jsonl"
     file.write_text('"two"\n\n"three 🙂"\n', encoding="utf-8")
     assert gather(["one"], file) == ["one", "two", "", "three 🙂"]
@@ -215,7 +215,7 @@ def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_th
         gather(["one"], file)
 
 
-def test_export_writes_a_folder_and_says_that_the_license_is_missing(run, bert_folder, tmp_path):
+def test_export_writes_a_folder_and_warns_of_a_missing_license(run, bert_folder, tmp_path):
     code, _, err = run("export", bert_folder, "--to", "hub", "--out", tmp_path / "exported")
     assert code == 0
     assert (tmp_path / "exported" / "model.safetensors").is_file()

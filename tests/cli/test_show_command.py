@@ -47,7 +47,7 @@ def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
         (("bert/tiny", "--text", "x", "--tokenizer", "/nowhere"), "/nowhere"),
     ],
 )
-def test_show_answers_mistakes_in_one_line(run, arguments, message):
+def test_show_reports_errors_in_one_line(run, arguments, message):
     code, out, err = run("show", *arguments)
     assert (code, out) == (2, "")
     assert message in err

@@ -23,7 +23,7 @@ def test_documents_know_their_tokens():
     assert three.bounds(np.array([1, 4])).tolist() == [3, 13]
 
 
-def test_picked_documents_keep_their_places():
+def test_picked_documents_keep_their_positions():
     picked = documents([[3, 4], [5], [1, 1, 1]]).pick(np.array([2, 0]))
     assert (len(picked), picked.num_tokens) == (2, 10)
     assert picked.bounds(picked.first).tolist() == [12, 0]

@@ -72,7 +72,7 @@ def test_what_another_process_finished_first_is_opened(tmp_path: Path) -> None:
     assert open_or_build(tmp_path / "kept", read, overtaken) == "theirs"
 
 
-def test_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_disk_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DeviceError, match="cannot write"):
         open_or_build(tmp_path / "file" / "kept", read, writing("one"))

@@ -158,7 +158,7 @@ def test_near_duplicates_are_dropped_on_request(tmp_path: Path) -> None:
     assert [shared in "".join(document) for document in corpus.sentences(0)] == [False, True]
 
 
-def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:
+def test_fingerprint_is_of_the_content_not_of_paths_and_times(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     path = jsonl(tmp_path / "one" / "a.jsonl", [prose(1)])
     first = clean_corpus([path], cache=tmp_path / "cache")

@@ -23,7 +23,7 @@ def test_statistics_count_characters_sentences_and_documents(documents: list[lis
     assert statistics.longest_sentence == max(map(len, sentences))
 
 
-def test_scripts_are_told_apart() -> None:
+def test_scripts_are_distinguished() -> None:
     texts = ["Letters, 123. éàüñ ệ", "汉字，没有。", "かなカナ", "한글", "Кириллица", "عربي", "हिन्दी", "ελληνικά ไทย"]
     scripts = ["Latin", "Han", "Kana", "Hangul", "Cyrillic", "Arabic", "Devanagari", "other"]
     for text, script in zip(texts, scripts, strict=True):

@@ -1,4 +1,4 @@
-"""Which documents are held out depends on their texts alone."""
+"""Held-out documents: chosen by their texts alone."""
 
 import numpy as np
 from hypothesis import given

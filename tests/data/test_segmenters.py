@@ -92,7 +92,7 @@ def test_traditional_text_is_segmented_in_simplified_form(tmp_path: Path) -> Non
         ("import a_library_that_is_missing", "a_library_that_is_missing, which is not installed"),
     ],
 )
-def test_broken_library_is_told_before_any_work(broken, says, tmp_path, monkeypatch):
+def test_broken_library_is_an_error_before_any_work(broken, says, tmp_path, monkeypatch):
     (tmp_path / "rjieba.py").write_text(broken + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "rjieba", raising=False)
@@ -116,7 +116,7 @@ def test_words_that_make_no_sense_are_refused(fields: dict[str, Any], says: str)
         validate(Words, fields)
 
 
-def test_fingerprint_is_of_content_and_versions_not_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_is_of_content_and_versions_not_of_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of(name: str, text: str) -> str:
         (tmp_path / name).write_text(text, encoding="utf-8")
         return words_fingerprint(Words(segmenter="rjieba", phrases=(str(tmp_path / name),)))

@@ -117,7 +117,7 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(clean, 
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
 
 
-def test_shards_are_kept_and_progress_is_told_in_bytes(clean, tokenizer, tmp_path):
+def test_shards_are_cached_and_progress_is_in_bytes(clean, tokenizer, tmp_path):
     reported: list[tuple[str, int, int | None]] = []
     first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
     size = sum(path.stat().st_size for path in clean.blocks)

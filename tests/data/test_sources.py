@@ -1,4 +1,4 @@
-"""What CORPUS arguments resolve to, and what is said of those that resolve to nothing."""
+"""Files that CORPUS arguments resolve to, and errors for those that resolve to none."""
 
 import sys
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def test_unread_suffix_is_refused(corpus_folder: Path, name: str) -> None:
         resolve_sources([name])
 
 
-def test_folder_without_text_says_what_it_holds_and_what_is_read(corpus_folder: Path) -> None:
+def test_error_of_a_folder_without_text_names_its_files_and_readable_formats(corpus_folder: Path) -> None:
     write(corpus_folder / "pictures" / "a.png")
     with pytest.raises(DataError, match=r"1 \.png.*\.txt, \.md, \.jsonl"):
         resolve_sources(["pictures"])
@@ -126,7 +126,7 @@ def test_column_is_chosen_or_found(hub: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(("after", "says"), [(0, "at its start"), (1, "after 1 rows")])
-def test_failure_of_the_hub_is_told(hub: SimpleNamespace, after: int, says: str) -> None:
+def test_failure_of_the_hub_is_an_error(hub: SimpleNamespace, after: int, says: str) -> None:
     hub.fails_after = after
     with pytest.raises(DataError, match=rf"owner/name.*{says}.*the hub does not answer\. Check the name"):
         list(hub_documents(DATASET, None))

@@ -126,7 +126,7 @@ def test_special_tokens_written_in_text_are_spelt(lowercase, parts, learnt):
         assert "".join(tokenizer.tokens(ids)).replace("▁", "") == spelt.replace(" ", "")
 
 
-def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]) -> None:
+def test_text_after_a_mask_is_tokenized_as_after_a_word(learnt: dict[bool, Tokenizer]) -> None:
     tokenizer = learnt[True]
     assert tokenizer.tokens(tokenizer.encode("so [MASK].", special_tokens_in_text=True).ids)[1:] == ["[MASK]", "▁", "."]
     for text, expected in {
@@ -196,7 +196,7 @@ def test_no_piece_joins_a_digit_to_a_comma_behind_it() -> None:
         assert not [piece for piece in actual for a, b in itertools.pairwise(piece) if a.isdigit() and b == ","]
 
 
-def test_characters_are_covered_as_far_as_asked_for() -> None:
+def test_characters_are_covered_to_the_requested_share() -> None:
     texts = ["the same words " * 10] * 100 + ["Ж", "Щ" * 30]
     for coverage, known in ((0.95, ""), (0.999, "щ"), (1.0, "жщ")):
         tokenizer = trained(texts, vocab_size=120, character_coverage=coverage)
@@ -205,7 +205,7 @@ def test_characters_are_covered_as_far_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize("sign", ["▁", "▅", "\x00", "\t", "\x1f", "\u0301", "⁇", "\U0010ffff"])
-def test_signs_that_mean_something_to_the_trainer_are_learnt_around(sign: str) -> None:
+def test_characters_that_the_trainer_reserves_split_words(sign: str) -> None:
     texts = [*ENGLISH[:100], *[f"one{sign}two {sign} three{sign}", sign, ""] * 30]
     tokenizer = trained(texts, vocab_size=400)
     first, second, *_ = tokenizer.tokens(tokenizer.encode("the three").ids)
@@ -214,7 +214,7 @@ def test_signs_that_mean_something_to_the_trainer_are_learnt_around(sign: str) -
     assert not {"", "\t"} & set(tokenizer.tokens(range(5, 400)))
 
 
-def test_vocabulary_of_a_tiny_text_is_smaller_than_asked_for_and_fits_a_recipe() -> None:
+def test_vocabulary_of_a_tiny_text_is_smaller_than_requested_and_fits_a_recipe() -> None:
     for lowercase, smallest in ((True, 74), (False, 100)):
         tokenizer = trained(["a"], vocab_size=5000, lowercase=lowercase)
         vocab_size = tokenizer.special_tokens.vocab_size

@@ -46,7 +46,7 @@ def test_vocabularies_are_laid_out_as_published(spec, ids, names, tokens, englis
     assert tokenizer.tokens(tokenizer.encode(" of the function").ids) == tokens
 
 
-def test_wordpiece_vocabulary_knows_all_printable_ascii(english: CleanCorpus, tmp_path: Path) -> None:
+def test_wordpiece_vocabulary_contains_all_printable_ascii(english: CleanCorpus, tmp_path: Path) -> None:
     uncased = train_tokenizer(WordPiece(vocab_size=2000), english, seed=0, cache=tmp_path)
     every = "".join(chr(code) for code in range(33, 127))
     for text in (every, " ".join(every), "zq7@xk-jv.QQ"):
@@ -77,7 +77,7 @@ def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
     assert not tokenizer.lowercase
 
 
-def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -> None:
+def test_vocabulary_of_a_tiny_corpus_is_smaller_than_requested(tmp_path: Path) -> None:
     corpus = clean_corpus_of(tmp_path / "text", [[["One sentence only."]]])
     for spec in (WordPiece(vocab_size=5000), ByteBPE(vocab_size=5000), Unigram(vocab_size=5000)):
         tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)

@@ -1,4 +1,4 @@
-"""What tests of fine-tuning share: a machine whose speed need not be measured first."""
+"""Fixtures of fine-tuning tests: a machine whose speed need not be measured first."""
 
 import pytest
 import torch

@@ -15,7 +15,7 @@ from maskwright.checkpoints.sentence_folder import SentenceModules, write_senten
 from maskwright.finetuning import baselines
 from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.labeled import Labeled
+from maskwright.finetuning.labeled import LabeledData
 from maskwright.finetuning.readers.options import Kind
 from maskwright.finetuning.tasks import make_task
 from maskwright.training.ranks.device import prepare_machine
@@ -24,7 +24,7 @@ from maskwright.training.start.existing import open_existing
 Rows = Sequence[tuple[str, Any]]
 
 
-def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> Labeled:
+def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> LabeledData:
     parts = {
         part: ExampleFile(
             name=part,
@@ -34,7 +34,7 @@ def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> Labeled:
     }
     every = [example for part in parts.values() for example in part.examples]
     task = make_task(kind, None, every, {})
-    return Labeled(benchmark=None, task=task, parts=parts, read_as={}, notes=())
+    return LabeledData(benchmark=None, task=task, parts=parts, read_as={}, notes=())
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):
         (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: lone surrogate"),
     ],
 )
-def test_surrogates_are_refused_with_their_place(bert_folder, task, inputs, location):
+def test_surrogates_are_refused_with_their_position(bert_folder, task, inputs, location):
     with pytest.raises(DataError, match=location):
         predict(built(bert_folder, task, seed=3, max_length=32), inputs, reporter=Reporter())
 

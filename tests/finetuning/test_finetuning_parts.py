@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
-from maskwright.finetuning.predict import given_inputs
+from maskwright.finetuning.predict import split_inputs
 from maskwright.finetuning.seed_run import DevResult, SeedResult, best_of, rate_share, should_stop, swapped
 from maskwright.model.config import EncoderConfig
 
@@ -115,11 +115,11 @@ def test_arguments_are_texts_or_files(tmp_path):
     file = tmp_path / "texts"
     file.write_text("x")
     for word in (str(file), str(tmp_path), "missing.csv.gz"):
-        assert given_inputs([word], [Path("x.csv")]) == ([], [Path(word), Path("x.csv")])
+        assert split_inputs([word], [Path("x.csv")]) == ([], [Path(word), Path("x.csv")])
     for text in ("x" * 5000, "我" * 100, "~5 stars", "what about b.csv", "a\0b"):
-        assert given_inputs([text], [Path("-")]) == ([text], [Path("-")])
+        assert split_inputs([text], [Path("-")]) == ([text], [Path("-")])
     with pytest.raises(DataError, match="is a file, other arguments are not"):
-        given_inputs(["a text", str(file)], [])
+        split_inputs(["a text", str(file)], [])
 
 
 def text(*texts, label="a"):
@@ -154,7 +154,7 @@ def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
     assert actual.startswith(warning)
 
 
-def test_a_label_of_its_own_for_every_example_is_doubted():
+def test_a_different_label_for_every_example_is_a_warning():
     many, two = ([text(str(n), label=str(n % labels)) for n in range(60)] for labels in (60, 2))
     assert list(data_warnings({"train": many})) == [
         ("train", "60 different labels in 60 examples: is --label the right column?")

@@ -64,7 +64,7 @@ def test_weights_are_prepared_once_for_predictions_and_embeddings(folder, monkey
     assert model.embed(TEXTS).shape == (2, model.encoder.config.hidden_size)
 
 
-def test_a_pretrained_model_says_that_it_does_not_predict(bert_folder):
+def test_a_pretrained_model_refuses_to_predict(bert_folder):
     model = maskwright.load(bert_folder, device="cpu")
     for call in (lambda: model.predict("the cat"), lambda: maskwright.predict(model, "the cat", device="cpu")):
         with pytest.raises(ConversionError, match=r"pretrained model, not a fine-tuned one.*maskwright finetune"):

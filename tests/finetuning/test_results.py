@@ -36,7 +36,7 @@ def results(dev, test=None, kind="classification"):
     )
 
 
-def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told():
+def test_the_best_seed_is_chosen_on_dev_and_its_test_score_reported():
     actual = results([0.5, 0.9, 0.9], [0.99, 0.7, 0.8])
     assert actual.best.seed == 1
     assert actual.spread("test")["accuracy"].best == 0.7

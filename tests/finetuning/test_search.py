@@ -100,7 +100,7 @@ def test_the_best_run_is_trained_again_if_it_is_missing(tune, tmp_path):
     assert (again.best.dev, again.trials) == (done.best.dev, done.trials)
 
 
-def test_a_search_survives_trials_that_diverge(tune, tmp_path, monkeypatch):
+def test_a_search_continues_after_trials_that_diverge(tune, tmp_path, monkeypatch):
     names = []
 
     class Recording(Trackers):

@@ -51,7 +51,7 @@ def test_detected_tokens_know_their_characters(electra: Model) -> None:
     assert [token.token for token in detection.tokens][:2] == ["the", "cats"]
 
 
-def test_threshold_says_what_counts(electra: Model) -> None:
+def test_threshold_selects_the_detected_tokens(electra: Model) -> None:
     (all_of_them,), (none,) = electra.detect(TEXTS[0], threshold=0), electra.detect(TEXTS[0], threshold=1)
     assert all_of_them.replaced == all_of_them.tokens
     assert none.replaced == ()

@@ -59,7 +59,7 @@ def test_embed_normalizes_to_length_one(models: dict[str, Model]) -> None:
     np.testing.assert_allclose(scaled, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
 
 
-def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
+def test_embed_truncates_a_long_text_with_a_warning(models: dict[str, Model]) -> None:
     long = " ".join(["cat"] * 100)
     with pytest.warns(TruncationWarning, match=r"1 of 2 texts .*ignored \(texts 2\)"):
         vectors = models["bert"].embed(["dog", long])

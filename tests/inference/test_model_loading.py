@@ -43,7 +43,7 @@ def test_a_processor_computes_exactly_by_itself_and_a_gpu_in_bf16(monkeypatch: p
         ("int8", GPU, "fp32: int8 is for CPUs, and the model is on cuda"),
     ],
 )
-def test_what_a_device_lacks_is_said_in_a_line(name, device, why, monkeypatch):
+def test_a_precision_that_the_device_lacks_is_a_warning_of_one_line(name, device, why, monkeypatch):
     _only(monkeypatch)
     with pytest.warns(PrecisionWarning, match=why) as caught:
         assert choose_precision(name, device) == "fp32"

@@ -124,7 +124,7 @@ def test_pairs_are_labeled_in_words(name, fields, words, tokenizers):
     assert bool(preview.pair_words(-1)) == bool(words[0])
 
 
-def test_a_single_sentence_says_that_it_is_no_pair(tokenizers):
+def test_a_single_sentence_is_shown_as_no_pair(tokenizers):
     assert "no pair" in drawn(shown("albert/tiny", tokenizers, text="Nothing gold can stay"))
     assert "no pair" not in drawn(shown("roberta/tiny", tokenizers, text="Nothing gold can stay"))
 
@@ -276,7 +276,7 @@ def test_sentences_keep_all_text():
     assert documents == [["One.", " Two."], ["Three, four.", " Five."]]
 
 
-def test_small_tokenizer_knows_every_character(tmp_path, monkeypatch):
+def test_small_tokenizer_contains_every_character(tmp_path, monkeypatch):
     from maskwright.inference import small_tokenizer as tokenizer
 
     documents = ["Return the sum of two numbers and tell no one."] * 30_000

@@ -111,7 +111,7 @@ def test_dropout_multiplies_by_its_factors_forward_and_backward(rate, site, numb
     torch.testing.assert_close(beside, gradient)
 
 
-def test_kernels_with_masks_of_their_own_need_a_key_on_the_host() -> None:
+def test_kernels_that_sample_masks_need_a_key_on_the_host() -> None:
     mask = DropoutKey(torch.tensor(NUMBER), CPU).mask(0, 0.1)
     with pytest.raises(AssertionError, match="CUDA graph"):
         _ = mask.seed

@@ -1,4 +1,4 @@
-"""What surrounds CUDA graphs and needs no GPU: sizes, the memory that graphs read, gradients, detached parameters."""
+"""Parts of CUDA graphs that need no GPU: sizes, the memory that graphs read, gradients, detached parameters."""
 
 import contextlib
 from typing import cast

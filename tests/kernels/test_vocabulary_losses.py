@@ -66,7 +66,7 @@ def test_a_second_backward_pass_is_refused_and_the_first_one_s_gradients_stay() 
 
 
 @pytest.mark.parametrize("entries", [1, 5, 127, 128, 129, 300, 1024])
-def test_the_highest_score_stands_where_the_first_of_equals_stands(entries: int) -> None:
+def test_the_first_of_equal_scores_is_the_highest(entries: int) -> None:
     draws = torch.Generator().manual_seed(entries)
     plain = torch.randn(50, entries, generator=draws)
     for scores in (

@@ -22,7 +22,7 @@ def test_choose_device_returns_the_device_of_that_name(monkeypatch, name, gpus, 
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:0"])
-def test_choose_device_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_choose_device_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     _gpus(monkeypatch, 0)
     with pytest.raises(DeviceError, match=rf"'{name}': PyTorch finds no CUDA GPU here.*Allowed: auto, cpu\."):
         choose_device(name)

@@ -43,7 +43,7 @@ def test_half_precision_is_the_same_up_to_the_order_of_sums() -> None:
         assert (some[2][name] - gradient).norm() <= 0.02 * gradient.norm() + 1e-5, name
 
 
-def test_hidden_dropout_behind_the_last_attention_is_keyed_by_the_place_among_the_output_positions() -> None:
+def test_hidden_dropout_after_the_last_attention_is_keyed_by_the_index_among_the_output_positions() -> None:
     config = SMALL.replace(hidden_dropout=0.3, attention_dropout=0.0)
     model, batch = encoder(config), packed(key=7)
     first, again, whole = (model(batch, positions).hidden[POSITIONS] for positions in (POSITIONS, POSITIONS, None))

@@ -1,4 +1,4 @@
-"""Which layers use which blocks."""
+"""Blocks of each layer under parameter sharing."""
 
 import pytest
 import torch

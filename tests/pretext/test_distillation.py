@@ -34,7 +34,7 @@ def masked(lengths: tuple[int, ...] = (12, 30)) -> Examples:
     return corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
 
 
-def test_the_teacher_is_asked_at_every_real_token_or_at_the_selected_ones() -> None:
+def test_the_teacher_predicts_at_every_real_token_or_at_the_selected_ones() -> None:
     examples = masked()
     everywhere = SoftTargets().targets(examples)
     assert everywhere.positions.tolist() == list(range(42))

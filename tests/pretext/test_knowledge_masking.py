@@ -29,7 +29,7 @@ def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
 
 @settings(max_examples=40)
 @given(lengths, st.integers(0, 50))
-def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list[int], seed: int) -> None:
+def test_units_are_sampled_one_by_one_with_the_number_of_their_position(lengths: list[int], seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.7), seed)
     rng = rng_for(instances, seed)
     sequences = instances.sequence_ids
@@ -77,7 +77,7 @@ def test_stages_go_from_basic_units_to_entities() -> None:
 
 
 @pytest.mark.parametrize("masking", [KnowledgeMasking(), PMIMasking()], ids=["levels", "pmi"])
-def test_a_text_without_the_level_is_an_error_that_says_so(masking: KnowledgeMasking | PMIMasking) -> None:
+def test_a_text_without_the_spans_is_an_error(masking: KnowledgeMasking | PMIMasking) -> None:
     instances = batch_of([40] * 3)
     with pytest.raises(DataError, match=r"no 'phrase' annotations.*words\.phrases"):
         masking.select(instances, rng_for(instances))

@@ -111,7 +111,7 @@ def test_shares_add_up_to_one_up_to_rounding() -> None:
 
 
 @given(st.integers(1, 30), st.sets(st.integers(0, 29), max_size=12))
-def test_every_id_but_those_left_out_comes_up_alike(vocab_size: int, never: set[int]) -> None:
+def test_every_id_but_those_left_out_is_equally_likely(vocab_size: int, never: set[int]) -> None:
     never = {id for id in never if id < vocab_size}
     allowed = [id for id in range(vocab_size) if id not in never]
     # The middle of each of as many equal parts of [0, 1) as there are ids: each is hit once, in order.

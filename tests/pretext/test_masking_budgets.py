@@ -1,4 +1,4 @@
-"""How many tokens a sequence gives up: each system counts 15 % in its own way."""
+"""Number of masked tokens per sequence: each system counts 15 % differently."""
 
 import numpy as np
 import pytest

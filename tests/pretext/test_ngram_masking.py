@@ -159,7 +159,7 @@ def test_words_far_from_the_ends_are_equally_likely(masking: NgramMasking) -> No
     assert counts.mean() / 8000 == pytest.approx(0.15, rel=0.04)
 
 
-def test_albert_gives_up_15_percent_of_the_tokens_or_20() -> None:
+def test_albert_masks_15_percent_of_the_tokens_or_20() -> None:
     instances = batch_of([512, 512, 128], share_of_word_starts=0.75)
     rng = rng_for(instances)
 
@@ -171,7 +171,7 @@ def test_albert_gives_up_15_percent_of_the_tokens_or_20() -> None:
     assert spent(CAPPED)[0] / 512 == pytest.approx(0.039, abs=5e-4)
 
 
-def test_macbert_gives_up_15_percent_of_the_words_rounded_down() -> None:
+def test_macbert_masks_15_percent_of_the_words_rounded_down() -> None:
     instances = batch_of([102, 101])  # 100 and 99 words
     selection = MACBERT.select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [15, 14]

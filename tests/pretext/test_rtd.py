@@ -37,7 +37,7 @@ def scoring(scores: list[float]) -> tuple[torch.Tensor, torch.nn.Module]:
     return hidden, head
 
 
-def test_every_token_is_asked_specials_too_or_the_selected_ones_only() -> None:
+def test_targets_are_all_tokens_with_specials_or_the_selected_ones_only() -> None:
     instances = batch_of([20, 7, 33])
     examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
     targets, few = RTD.targets(examples), ReplacedTokenDetection(loss_at="selected")

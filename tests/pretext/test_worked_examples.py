@@ -27,7 +27,7 @@ def times(words: list[list[str]], count: int) -> Instances:
 
 
 def masked_in(instances: Instances, selection: Selection) -> BoolArray:
-    """What each copy of the sentence gives up. Shape (copies, tokens of the sentence with specials)."""
+    """Return which tokens of each copy of the sentence are masked. Shape (copies, tokens of the sentence)."""
     masked = np.zeros(len(instances.ids), dtype=bool)
     masked[selection.positions] = True
     return masked.reshape(len(instances), -1)
@@ -52,7 +52,7 @@ def test_my_dog_is_hairy() -> None:
     assert len(set(seen[~masked & ~kept, 4].tolist())) > 900
 
 
-def test_philammon_is_hidden_whole_or_not_at_all() -> None:
+def test_philammon_is_masked_as_one_word_or_not_at_all() -> None:
     """README of google-research/bert, 31 May 2019: `phil ##am ##mon` with whole-word masking and without."""
     sentence = "the man jumped up , put his basket on phil|##am|##mon ' s head"
     instances = times([word.split("|") for word in sentence.split()], 5000)
@@ -64,7 +64,7 @@ def test_philammon_is_hidden_whole_or_not_at_all() -> None:
     assert (single.all(axis=1) != single.any(axis=1)).mean() > 0.3
 
 
-def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries() -> None:
+def test_an_american_football_game_is_masked_as_one_and_predicted_from_its_boundaries() -> None:
     """Joshi et al. 2020, figure 1, from the masking on; the recipe's choices but for the rate."""
     words = ["Super", "Bowl", "50", "was", "an", "American", "football", "game", "to", "determine", "the", "champion"]
     instances = times([[word] for word in words], 20_000)
@@ -103,7 +103,7 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
     assert np.array_equal(targets.labels, instances.ids[targets.positions])
 
 
-def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> None:
+def test_harbin_is_masked_by_characters_then_as_a_phrase_then_as_an_entity() -> None:
     """README of ERNIE 1.0: 哈尔滨 is the capital of 黑龙江. Characters are masked first, whole names later."""
     text, names = "哈尔滨是黑龙江的省会", ("哈尔滨", "黑龙江")
     instances = times([[character] for character in text], 4000)
@@ -151,7 +151,7 @@ def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
 
 
 def masks(sampling: MaskSampling, epochs: int) -> list[IntArray]:
-    """What a sentence of 60 words gives up in each epoch."""
+    """Return the masked positions of a sentence of 60 words in each epoch."""
     instances = times([["word"]] * 60, 1)
     return [
         TokenMasking()
@@ -161,7 +161,7 @@ def masks(sampling: MaskSampling, epochs: int) -> list[IntArray]:
     ]
 
 
-def test_ten_static_masks_are_each_seen_four_times_in_forty_epochs_and_dynamic_ones_once() -> None:
+def test_ten_static_masks_are_each_used_four_times_in_forty_epochs_and_dynamic_ones_once() -> None:
     """Liu et al. 2019, section 4.1: static masks were drawn ten times for forty epochs of training."""
     static, dynamic = get("bert/base").masks, get("roberta/base").masks
     assert Counter(mask.tobytes() for mask in masks(static, 40)) == {mask.tobytes(): 4 for mask in masks(static, 10)}

@@ -147,7 +147,7 @@ def test_embeddings_of_fewer_dimensions_have_length_one_and_a_warning_unless_tra
         assert client.get("/v1/models/bert").json()["trained_dimensions"] == [4]
 
 
-def test_documents_are_ranked_in_the_shape_of_the_api_that_was_asked(client: TestClient) -> None:
+def test_documents_are_ranked_in_the_format_of_the_requested_api(client: TestClient) -> None:
     query, documents = TEXTS[0], list(TEXTS)
     pairs = [[query, each] for each in documents]
     scores = [each["value"] for each in results(client, "/predict", model="scores", inputs=pairs)]
@@ -287,7 +287,7 @@ def test_a_server_reads_long_texts_in_windows(folders: dict[str, Path]) -> None:
         ("/nothing", b"{}", 404, ""),
     ],
 )
-def test_bad_requests_get_a_4xx_that_says_why(client, path, body, status, reason):
+def test_bad_requests_get_a_4xx_with_the_reason(client, path, body, status, reason):
     response = client.post(path, content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
     assert reason in response.json()["error"]["message"] != ""
@@ -387,7 +387,7 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     assert computed == ["first", "third"]
 
 
-def test_a_client_that_goes_during_its_upload_is_counted_as_gone(served: dict[str, ServedModel]) -> None:
+def test_a_client_that_disconnects_during_its_upload_is_counted(served: dict[str, ServedModel]) -> None:
     app = build_app({"bert": served["bert"]})
     messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b'{"texts"', "more_body": True}]
 
@@ -501,7 +501,7 @@ def test_a_fine_tuned_model_is_served_in_int8(name, folders, served):
 
 
 @pytest.mark.slow
-def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(folders, tmp_path):
+def test_a_server_serves_beside_slow_clients_and_many_connections_and_stops_gracefully(folders, tmp_path):
     with running([folders["bert"]], tmp_path / "log") as (server, port):
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
         with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:

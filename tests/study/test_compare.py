@@ -165,7 +165,7 @@ def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(stu
         assert metric["rows"]["same"]["values"] == metric["rows"]["base"]["values"]
 
 
-def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(whole: Comparison) -> None:
+def test_metrics_are_compared_with_chance_the_unigram_model_and_an_untrained_model(whole: Comparison) -> None:
     metrics = whole.report["metrics"]
     assert len(list((whole.folder / "measurements" / "untrained").iterdir())) == 1, "one shape"
     for name, metric in metrics.items():

@@ -137,7 +137,7 @@ def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pyte
     assert actual.to_json()["recipes"][0]["trials"] == one.trials
 
 
-def test_a_plan_that_is_stopped_says_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_plan_prints_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise StoppedError
 

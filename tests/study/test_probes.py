@@ -1,4 +1,4 @@
-"""What a study measures of a model: against transformers, and against values worked out by hand."""
+"""Probes of a study, against transformers and against values computed by hand."""
 
 import gzip
 import json

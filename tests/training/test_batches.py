@@ -154,7 +154,7 @@ def test_sequences_lie_one_behind_the_other_without_padding_and_are_counted() ->
         assert batch.position_ids.tolist() == [position for length in lengths for position in range(length)]
 
 
-def test_targets_ask_for_what_was_hidden_there() -> None:
+def test_targets_are_at_masked_positions() -> None:
     # With everything replaced by [MASK], a target's position must hold [MASK], and labels must be ordinary tokens.
     batch = step(recipe("replacement.mask=1.0", "replacement.random=0.0", "replacement.keep=0.0"))
     for micro in batch.micro_batches:
@@ -232,7 +232,7 @@ def content(micro: MicroBatch) -> list[object]:
     return actual
 
 
-def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> None:
+def test_held_out_batches_are_deterministic_and_disjoint_from_training() -> None:
     first, second = workload(recipe()), workload(recipe())
     assert first.held_out
     for one, other in zip(first.held_out, second.held_out, strict=True):

@@ -41,7 +41,7 @@ def test_only_the_newest_two_are_kept_and_none_that_is_damaged_and_later(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json"])
-def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(tmp_path: Path, name: str) -> None:
+def test_a_truncated_checkpoint_is_ignored_for_the_one_before(tmp_path: Path, name: str) -> None:
     save(tmp_path, 1)
     newest = save(tmp_path, 2)
     content = (newest / name).read_bytes()

@@ -176,7 +176,7 @@ def test_a_stopped_run_is_judged_by_its_last_step(train: Train, embedder: Path, 
     assert stopped.held_out["mlm"].loss != rows[-1]["held_out_mlm_loss"]
 
 
-def test_similarity_tells_neighbors_from_random_sentences() -> None:
+def test_similarity_separates_neighbors_from_random_sentences() -> None:
     # Ten documents of six sentences; each document has its own token, which the encoder's embeddings show.
     special = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=20, names=("a", "b", "c", "d", "e"))
     lengths = np.full(60, 6)

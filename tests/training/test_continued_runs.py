@@ -47,7 +47,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return read_checkpoint(folder).state
 
 
-def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(train, teacher, tmp_path):
+def test_a_student_with_its_teacher_s_layers_learns_faster_than_a_random_one(train, teacher, tmp_path):
     recorder = Recorder()
     run = train(tmp_path / "run", recipe="distilbert/tiny", steps=40, set=HALF, teacher=teacher, reporter=recorder)
     assert run.finished
@@ -141,7 +141,7 @@ def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teac
     assert read_checkpoint(peace.folder).config.hidden_size == 48
 
 
-def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(train, teacher, tmp_path):
+def test_a_run_continues_from_a_model_and_resumes_without_it(train, teacher, tmp_path):
     copied = shutil.copytree(teacher, tmp_path / "old")
     options: dict[str, Any] = {"init": copied, "steps": 5}
     peace = train(tmp_path / "peace", **options)
@@ -157,7 +157,7 @@ def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(train,
         train(tmp_path / "another", **options)
 
 
-def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(train: Train, teacher: Path, tmp_path: Path) -> None:
+def test_the_rate_of_a_continued_run_is_not_that_of_a_short_run(train: Train, teacher: Path, tmp_path: Path) -> None:
     free = tuple(setting for setting in ON if "learning_rate" not in setting)
     fresh = train(tmp_path / "fresh", set=(*free, "tokenizer.vocab_size=300"), steps=1)
     on = train(tmp_path / "on", set=free, steps=1, init=teacher)
@@ -227,7 +227,7 @@ def test_new_words_are_found_in_the_corpus(train: Train, teacher: Path, tmp_path
         ),
     ],
 )
-def test_bad_requests_are_answered_before_any_work(train, teacher, tmp_path, changes, kind, message):
+def test_bad_requests_are_refused_before_any_work(train, teacher, tmp_path, changes, kind, message):
     (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
     paths = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
     options = {name: paths.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}

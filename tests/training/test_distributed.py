@@ -207,7 +207,9 @@ class TestTrained:
         assert rounded[0] == exact[0]
         assert 1e-6 < np.abs(rounded / exact - 1).max() < 0.01
 
-    def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(self, trained: Workplace) -> None:
+    def test_a_run_continues_with_any_number_of_processes_and_trains_on_each_sample_once(
+        self, trained: Workplace
+    ) -> None:
         sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}
         assert [len({rank for _, rank, *_ in samples}) for samples in sessions.values()] == [1, 2, 3, 1]
         steps = [sorted({step for step, *_ in samples}) for samples in sessions.values()]

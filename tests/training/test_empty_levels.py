@@ -47,7 +47,7 @@ def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path
 
 
 @pytest.mark.parametrize("way", ["as published", "set by the user", "without the library"])
-def test_where_nothing_is_fitted_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_where_nothing_is_fitted_a_hint_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     settings: tuple[str, ...] = TOY
     if way == "set by the user":
         settings = (*TOY, "words.phrases=[segmenter]")

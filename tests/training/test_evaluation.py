@@ -53,6 +53,6 @@ def test_health_line_names_the_stage_of_learning(loss: float, words: str) -> Non
     assert words in health_line(ObjectiveResult(loss, 0.1, 100), Baseline(6.9, 0.05), 8192)
 
 
-def test_health_line_looks_at_the_accuracy_too() -> None:
+def test_health_line_depends_on_the_accuracy_too() -> None:
     line = health_line(ObjectiveResult(7.10, 0.026, 1000), Baseline(7.30, 0.034), 8192)
     assert line.endswith("accuracy 2.6% (baseline 3.4%): not better than the unigram baseline in accuracy yet")

@@ -1,4 +1,4 @@
-"""What must hold of every recipe in the catalogue: a new one is tested by existing."""
+"""Properties of every recipe in the catalog, new ones included."""
 
 from collections.abc import Iterable
 from functools import cache

@@ -40,7 +40,7 @@ class Tied(nn.Module):
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """What is exchanged, in order; buckets have at most 42 numbers."""
+    """Record the exchanged tensors, in order; buckets have at most 42 numbers."""
     monkeypatch.setattr(gradients, "world_size", lambda: 2)
     monkeypatch.setattr(gradients, "RankSum", DoublingSum)
     monkeypatch.setattr(gradients, "_BUCKET_NUMBERS", 42)

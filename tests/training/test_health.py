@@ -53,7 +53,7 @@ def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_n
 
 
 @pytest.mark.parametrize("rate", [1e9, 10])
-def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path, rate: float) -> None:
+def test_a_diverged_run_is_an_error_and_keeps_the_last_finite_weights(tmp_path: Path, rate: float) -> None:
     with pytest.raises(TrainingError, match=r"diverged: after step \d+ .* checkpoint step-\d+ is kept.*learning rate"):
         train_toy(tmp_path, steps=40, set=(*TOY, f"training.learning_rate={rate}"), checkpoint_minutes=0.0)
     actual, damaged = checkpoint.latest(tmp_path / "run" / "checkpoints")

@@ -336,7 +336,7 @@ def test_draws_do_not_depend_on_the_micro_batch(tokens: int) -> None:
     assert drawn(tokens) == drawn(1 << 20)
 
 
-def test_encoder_and_generator_drop_other_places() -> None:
+def test_encoder_and_generator_have_different_dropout_masks() -> None:
     model, (micro, *_) = toy_model(toy()).train(), step(toy()).micro_batches
     keys = list[int | None]()
     for tower in (model.encoder, model.generator):
@@ -350,7 +350,7 @@ def test_encoder_and_generator_drop_other_places() -> None:
 # --- weights, and other choices beside it
 
 
-def test_weights_come_whole_and_go_back() -> None:
+def test_weights_of_both_encoders_are_selected_and_loaded() -> None:
     model, other = toy_model(toy()), toy_model(toy())
     small, large, all_of_it = generator_weights(model), encoder_weights(model), all_weights(model)
     assert not any(name.startswith(("generator.", "heads.rtd.")) for name in small)

@@ -63,7 +63,7 @@ def test_each_folder_holds_its_own_half_and_a_checkpoint_shared_weights_once(run
     assert "generator.word_embeddings.weight" not in weights
 
 
-def test_metrics_tell_what_was_replaced_and_found(run: RunResult) -> None:
+def test_metrics_count_replaced_and_detected_tokens(run: RunResult) -> None:
     rows = read_rows(run.folder / "metrics.jsonl")
     steps = [row for row in rows if "loss" in row]
     assert len(steps) == 12
@@ -78,7 +78,7 @@ def test_metrics_tell_what_was_replaced_and_found(run: RunResult) -> None:
     assert run.held_out["rtd"].details["replaced"] == held_out[-1]["held_out_rtd_replaced"]
 
 
-def test_the_run_says_how_both_halves_stand(run: RunResult, recorder: Recorder) -> None:
+def test_the_run_reports_generator_and_discriminator(run: RunResult, recorder: Recorder) -> None:
     generator, detection = recorder.on("health")
     assert generator.startswith("generator: held-out MLM loss")
     assert detection.startswith("discriminator: held-out RTD loss")

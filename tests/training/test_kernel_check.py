@@ -150,7 +150,7 @@ def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", ["auto", "reference"])
-def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(wish, tmp_path, monkeypatch):
+def test_a_run_reports_the_result_of_the_check_and_can_be_resumed_without(wish, tmp_path, monkeypatch):
     def check(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
         assert 0 < batch.num_sequences <= 8
         assert model.training

@@ -149,12 +149,12 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(train, store,
     assert copied(store, 8)["report.html"] == b"new"
 
 
-def test_an_end_without_a_copy_says_what_to_do(train, tmp_path, store, monkeypatch):
+def test_a_failed_last_upload_is_an_error_with_a_hint(train, tmp_path, store, monkeypatch):
     with monkeypatch.context() as patch:
         refuse_uploads(patch, lambda file: file.name == "run.json" and "result" in read_json(tmp_path / "run" / file))
         with pytest.raises(DeviceError, match="The same command copies the rest") as raised:
             train(mirror=URL)
-    assert "its copy is behind: cannot access memory://mirrors/run" in str(raised.value)
+    assert "the upload to the mirror failed: cannot access memory://mirrors/run" in str(raised.value)
     run = train(mirror=URL)
     assert "problem" not in read_json(run.folder / "run.json")
     assert copied(store, 8)["run.json"] == (run.folder / "run.json").read_bytes()

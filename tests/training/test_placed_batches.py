@@ -19,7 +19,7 @@ class Elsewhere(Tensor):
 
     @property
     def device(self) -> torch.device:
-        """Where it says it is."""
+        """A GPU, whatever the tensor's device is."""
         return torch.device("cuda")
 
 
@@ -39,7 +39,7 @@ def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
         assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
 
 
-def test_what_is_there_already_stays_itself() -> None:
+def test_tensors_on_the_right_device_are_not_copied() -> None:
     (micro, *_) = step(toy("bert/tiny"), count=8).micro_batches
     assert move(micro, CPU) is micro
 

@@ -34,7 +34,7 @@ def train(tmp_path: Path) -> Train:
     return partial(train_toy, tmp_path)
 
 
-def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path) -> None:
+def test_a_run_learns_and_writes_all_its_files(train: Train, corpus: Path) -> None:
     write_corpus(corpus, documents=300)
     run = train(steps=100)
     assert run.finished
@@ -143,7 +143,7 @@ def test_the_planned_tokens_are_those_that_are_trained(train: Train, budget: dic
     assert recipe["training"]["steps"] == pytest.approx(run.steps, rel=0.05)
 
 
-def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(train: Train, tmp_path: Path) -> None:
+def test_a_finished_run_is_reported_and_not_repeated_also_in_another_folder(train: Train, tmp_path: Path) -> None:
     recorder = Recorder()
     run = train(reporter=recorder)
     mlm, nsp = recorder.on("health")
@@ -243,6 +243,6 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -
         ({"clean": ("dedupliate=none",)}, RecipeError, "Did you mean 'deduplicate'"),
     ],
 )
-def test_bad_requests_are_answered_by_name(train, changes, kind, message):
+def test_errors_of_bad_requests_name_the_argument(train, changes, kind, message):
     with pytest.raises(kind, match=message):
         train(**changes)

@@ -1,4 +1,4 @@
-"""What the documentation recombines is trained, saved and read again, not only accepted."""
+"""Combinations of recipes in the documentation: trained, saved and read again, not only accepted."""
 
 from pathlib import Path
 

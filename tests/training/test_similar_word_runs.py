@@ -22,7 +22,7 @@ def run(folder: Path, out: str, source: str) -> Recorder:
     return recorder
 
 
-def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> None:
+def test_a_run_reports_the_coverage_of_its_table_and_is_reproducible(tmp_path: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog sister captain teacher river\nwatches follows likes\n", encoding="utf-8")
     recorder = run(tmp_path, "a", str(thesaurus))
@@ -49,7 +49,7 @@ def test_a_table_that_hardly_covers_anything_is_warned_of(tmp_path: Path) -> Non
     assert not run(tmp_path, "b", str(many)).on("warning", "become random words")
 
 
-def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
+def test_a_table_without_words_of_the_corpus_stops_the_run(tmp_path: Path) -> None:
     thesaurus = tmp_path / "other.txt"
     thesaurus.write_text("北京 上海\n", encoding="utf-8")
     with pytest.raises(DataError, match="no word of the corpus has a similar word"):

@@ -1,4 +1,4 @@
-"""Which ranks are slow."""
+"""Detection of slow ranks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a time budget is planned from: the loop of a run, on random text."""
+"""Speed measurement for time budgets: the loop of a run, on random text."""
 
 import dataclasses
 from collections.abc import Callable

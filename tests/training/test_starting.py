@@ -105,7 +105,7 @@ def test_a_masked_token_head_that_recipes_do_not_train_is_left_out(change: str, 
     assert not any(name.startswith("heads.") for name in open_existing(str(folder)).state)
 
 
-def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: Checkpoint) -> None:
+def test_heads_that_the_recipe_does_not_train_are_ignored(bert: Checkpoint) -> None:
     recipe = toy("bert/tiny", "objectives=[mlm]", "encoder.pooler=false", "format.second=next")
     start = start_from(inherit_from_init(recipe, bert, ()), bert, None)
     assert start.ignored == ("head 'nsp'", "pooler")
@@ -139,7 +139,7 @@ def test_without_its_generator_or_with_one_of_another_shape_a_new_one_is_drawn(t
     assert start.new[1:] == ("generator's head 'mlm'",)
 
 
-def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+def test_defaults_of_the_model_are_kept_unless_the_user_sets_them(tmp_path: Path) -> None:
     other = ("encoder.hidden_activation=relu", "encoder.layer_norm_eps=1e-5", "encoder.hidden_dropout=0.3")
     model = saved(tmp_path / "other", "bert/tiny", *other)
     followed = inherit_from_init(toy("bert/tiny"), model, ())
@@ -164,7 +164,7 @@ def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearl
     assert inherit_from_init(electra, other, ()).encoder.hidden_activation == "relu"
 
 
-def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_there_are(bert: Checkpoint) -> None:
+def test_a_recipe_loads_the_positions_that_it_needs_and_the_model_has(bert: Checkpoint) -> None:
     assert inherit_from_init(toy("bert/tiny", "encoder.max_positions=512"), bert, ()).encoder.max_positions == 40
     short = inherit_from_init(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
     start = start_from(short, bert, None)
@@ -210,7 +210,7 @@ def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(first, secon
         ("distilbert/tiny", "neither segments nor a pooler.*--teacher"),
     ],
 )
-def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, bert: Checkpoint) -> None:
+def test_incompatible_families_are_refused_with_the_reason(recipe: str, reason: str, bert: Checkpoint) -> None:
     with pytest.raises(RecipeError, match=rf"cannot load .*family bert: .*{reason}"):
         inherit_from_init(resolve(recipe), bert, ())
 
@@ -246,7 +246,7 @@ def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp
         assert torch.equal(weights[name.format(layer)], teacher.state[name.format(block)])
 
 
-def test_a_student_that_does_not_fit_is_told_what_would(bert: Checkpoint) -> None:
+def test_error_of_a_student_of_another_shape_names_the_right_one(bert: Checkpoint) -> None:
     with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialize=none"):
         inherit_from_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
@@ -258,7 +258,7 @@ def test_a_student_that_does_not_fit_is_told_what_would(bert: Checkpoint) -> Non
         inherit_from_teacher(toy("distilroberta/tiny", "teacher.model=x", "tokenizer.vocab_size=300"), bert, ())
 
 
-def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Path) -> None:
+def test_every_head_with_a_vocabulary_gets_the_new_words(tmp_path: Path) -> None:
     model = saved(tmp_path / "spans", "spanbert/tiny")
     # What was trained is far from 0, where a new head's bias would begin.
     trained = {**model.state, "heads.sbo.bias": torch.linspace(1, 2, SIZE)}
@@ -286,7 +286,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
         assert torch.equal(start.weights.get(name.replace("encoder.", "generator."), start.weights.get(name)), tensor)
 
 
-def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
+def test_a_weight_of_another_shape_is_newly_initialized_and_described(tmp_path: Path) -> None:
     model = saved(tmp_path / "spans", "spanbert/tiny")
     start = start_from(inherit_from_init(toy("spanbert/tiny", "objectives.sbo.max_tokens=15"), model, ()), model, None)
     assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
@@ -294,7 +294,7 @@ def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
     assert start.new[0] in start.describe()
 
 
-def test_rows_that_stand_for_no_entry_are_left_out(tmp_path: Path) -> None:
+def test_rows_without_a_vocabulary_entry_are_ignored(tmp_path: Path) -> None:
     # As ERNIE's: 18,000 rows for 17,964 entries.
     folder = save_toy(tmp_path / "model", "spanbert/tiny")
     shorter = toy_tokenizer().backend
@@ -314,7 +314,7 @@ def test_a_tokenizer_with_more_entries_than_rows_is_refused(tmp_path: Path) -> N
         open_existing(str(folder))
 
 
-def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
+def test_fingerprints_differ_between_models_but_not_between_copies(tmp_path: Path) -> None:
     one, same, other = (
         saved(tmp_path / name, "bert/tiny", seed=seed).fingerprint
         for name, seed in (("one", 1), ("same", 1), ("other", 2))

@@ -33,7 +33,7 @@ def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:
     return PackedBatch.of(rows.ravel(), np.full(rows.size, segments), lengths, dropout_key=3)
 
 
-def test_a_teacher_says_what_its_hugging_face_class_says(bert: Checkpoint) -> None:
+def test_a_teacher_computes_as_its_hugging_face_class(bert: Checkpoint) -> None:
     from transformers import BertForMaskedLM
 
     theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
@@ -47,7 +47,7 @@ def test_a_teacher_says_what_its_hugging_face_class_says(bert: Checkpoint) -> No
     assert encoded.output.pooled is None
 
 
-def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: Checkpoint) -> None:
+def test_the_teacher_of_a_student_without_segments_ignores_them(bert: Checkpoint) -> None:
     ids = [[2, 9, 4, 30, 3]]
     blind = build_teacher(bert, student())
     seeing = build_teacher(bert, student("encoder.type_vocab_size=2"))
@@ -68,7 +68,7 @@ def test_a_teacher_drops_nothing_and_learns_nothing(bert: Checkpoint) -> None:
     assert not any("teacher" in name for name, _ in model.named_parameters())
 
 
-def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Checkpoint) -> None:
+def test_the_teacher_predicts_only_where_an_objective_needs_it(bert: Checkpoint) -> None:
     batches = []
 
     class Counted(type(build_teacher(bert, student()))):
@@ -190,6 +190,6 @@ def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: Checkpoint)
 
 
 @pytest.mark.parametrize("name", ["distilbert/tiny", "distilroberta/base"])
-def test_a_student_without_a_teacher_is_told_what_to_give(name: str) -> None:
+def test_a_student_without_a_teacher_is_an_error_with_a_hint(name: str) -> None:
     with pytest.raises(RecipeError, match=r"learns from a teacher, and none is given.*--teacher DIR_OR_HUB_NAME"):
         open_source_models(resolve(name), None, None)

@@ -1,4 +1,4 @@
-"""What a model card (README.md) states about the rights and the origin of a model, kept by models made from it."""
+"""License and origin of a model in its card (README.md), kept by models made from it."""
 
 import re
 from collections.abc import Mapping

@@ -132,7 +132,7 @@ class Checkpoint:
 
     @cached_property
     def modules(self) -> SentenceModules:
-        """How a folder of sentence-transformers pools; raises ConversionError if its Dense is of another model."""
+        """Pooling and modules of a sentence-transformers folder; ConversionError if its Dense is of another model."""
         modules = self.sentence_modules
         if modules.dense is not None and modules.dense.in_features != self.config.hidden_size:
             raise ConversionError(

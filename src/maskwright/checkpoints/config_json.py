@@ -68,7 +68,7 @@ def to_json(
         "architectures": [family.architecture(heads)],
         "model_type": family.name,
         "vocab_size": special_tokens.vocab_size,
-        **{theirs: getattr(config, ours) for ours, theirs, _ in table.fields},
+        **{key: getattr(config, name) for name, key, _ in table.fields},
         table.activation[0]: _ACTIVATIONS[config.hidden_activation][0],
         **table.constants,
         "max_position_embeddings": config.max_positions + config.position_offset,
@@ -111,14 +111,14 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     if "positions" in table.fixed:
         del constants["position_embedding_type"]  # Ettin's and mmBERT's "sans_pos": the classes do not read it.
     refuse_other_entries(data, constants, source)
-    pad = _whole(data, "pad_token_id", table.pad_token_id, source)
+    pad = _read_integer(data, "pad_token_id", table.pad_token_id, source)
     offset = position_offset(family, pad)
-    positions = _whole(data, "max_position_embeddings", table.max_positions, source) - offset
-    theirs, assumed = table.activation
+    positions = _read_integer(data, "max_position_embeddings", table.max_positions, source) - offset
+    activation_key, default_activation = table.activation
     fields = {
-        **{ours: data.get(theirs, default) for ours, theirs, default in table.fields},
+        **{name: data.get(key, default) for name, key, default in table.fields},
         **table.fixed,
-        "hidden_activation": _activation(data.get(theirs, assumed), theirs, source),
+        "hidden_activation": _activation(data.get(activation_key, default_activation), activation_key, source),
         "position_offset": offset,
         "max_positions": positions,
         "initializer": table.initializer,
@@ -126,8 +126,8 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     if table.read is not None:
         fields |= table.read(data, source)
     if table.grouped:
-        layers = _whole({"num_hidden_layers": fields["num_layers"]}, "num_hidden_layers", 1, source)
-        groups = _whole(data, "num_hidden_groups", 1, source)
+        layers = _read_integer({"num_hidden_layers": fields["num_layers"]}, "num_hidden_layers", 1, source)
+        groups = _read_integer(data, "num_hidden_groups", 1, source)
         if not 1 <= groups <= layers <= MAX_LAYERS:
             raise ConversionError(
                 f"{source}: {groups} num_hidden_groups in {layers} num_hidden_layers",
@@ -143,17 +143,17 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         config = validate(EncoderConfig, fields, source)
     except RecipeError as error:
         raise ConversionError(error.problem, hint="Check config.json against the weights beside it") from error
-    for ours, name in (*((ours, theirs) for ours, theirs, _ in table.fields), *((each, each) for each in _SHARING)):
-        _check_type(data.get(name), getattr(config, ours), f"{source}: {name}")
+    for name, key in (*((name, key) for name, key, _ in table.fields), *((each, each) for each in _SHARING)):
+        _check_type(data.get(key), getattr(config, name), f"{source}: {key}")
     _check_type(data.get("tie_word_embeddings"), True, f"{source}: tie_word_embeddings")
-    length = _whole(data, _TRAINED_LENGTH, positions, source)
+    length = _read_integer(data, _TRAINED_LENGTH, positions, source)
     if not _SHORTEST <= length <= positions:
         raise ConversionError(
             f"{source}: the longest sequence has {length} of {positions} positions", allowed=f"{_SHORTEST} or more"
         )
     return FolderConfig(
         config,
-        vocab_size=_whole(data, "vocab_size", table.vocab_size, source),
+        vocab_size=_read_integer(data, "vocab_size", table.vocab_size, source),
         pad_token_id=pad,
         trained_length=length,
         pair_head=data.get(_PAIR_HEAD),
@@ -163,7 +163,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     )
 
 
-def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int:
+def _read_integer(data: Mapping[str, Any], name: str, default: int, source: str) -> int:
     value = data.get(name)
     if value is None:
         return default
@@ -180,9 +180,9 @@ def _check_type(stated: object, read: object, entry: str) -> None:
 
 
 def _activation(name: str, field: str, source: str) -> str:
-    for ours, theirs in _ACTIVATIONS.items():
-        if name in theirs:
-            return ours
+    for activation, saved_names in _ACTIVATIONS.items():
+        if name in saved_names:
+            return activation
     raise ConversionError(
         f"{source}: unknown {field} {name!r}",
         allowed=", ".join(name for names in _ACTIVATIONS.values() for name in names),

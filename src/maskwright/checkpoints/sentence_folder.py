@@ -34,7 +34,7 @@ _LINEAR = "torch.nn.modules.linear.Identity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentenceModules:
-    """What a folder computes from its encoder's hidden states: their mean, unless its modules say otherwise.
+    """Pooling and modules after the encoder; the mean of the hidden states if the folder has no modules.
 
     Attributes:
         pooling, normalize: As for `maskwright.embed`.

@@ -54,15 +54,19 @@ def decompressed(file: BinaryIO, path: Path) -> io.BufferedReader:
     Reading raises DataError where a file unpacks to more than `MAX_RATIO` times its size.
     """
     if path.suffix.lower() == ".gz":
-        return io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=file, mode="rb"), path), buffer_size=_READ_BYTES)
+        return io.BufferedReader(
+            _DecompressedFile(gzip.GzipFile(fileobj=file, mode="rb"), path), buffer_size=_READ_BYTES
+        )
     if path.suffix.lower() == ".zst":
         pyarrow = imported("pyarrow", f"reading {path}", "parquet")
-        return io.BufferedReader(_Unpacked(pyarrow.CompressedInputStream(file, "zstd"), path), buffer_size=_READ_BYTES)
+        return io.BufferedReader(
+            _DecompressedFile(pyarrow.CompressedInputStream(file, "zstd"), path), buffer_size=_READ_BYTES
+        )
     assert isinstance(file, io.BufferedReader)
     return file
 
 
-class _Unpacked(io.RawIOBase):
+class _DecompressedFile(io.RawIOBase):
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream, self._path = stream, path
         self._left = max(_ALWAYS_UNPACKED, MAX_RATIO * path.stat().st_size)

@@ -27,7 +27,7 @@ from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.data.scripts import WORD
 from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
-from maskwright.finetuning.labeled import Labeled
+from maskwright.finetuning.labeled import LabeledData
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.reranking import Reranking
@@ -87,7 +87,7 @@ def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, prog
 
 
 def measure_baselines(
-    labeled: Labeled, embed: Embed | None = None
+    labeled: LabeledData, embed: Embed | None = None
 ) -> Iterator[tuple[str, Mapping[str, Mapping[str, float]]]]:
     """Yield each baseline's name and metrics on "dev" and, if it has labels, on "test"; none for question answering.
 
@@ -108,7 +108,7 @@ def measure_baselines(
         yield name, metrics
 
 
-def _baselines(labeled: Labeled, embed: Embed | None) -> Iterator[tuple[str, Predict]]:
+def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str, Predict]]:
     task, train = labeled.task, labeled.parts["train"].examples
     match task:
         case Classification():

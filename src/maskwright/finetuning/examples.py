@@ -102,14 +102,14 @@ def has_labels(examples: Sequence[Example]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRow:
     """A skipped row: file and line or record, and why it was skipped."""
 
     location: str
     reason: str
 
 
-def summary_of(skipped: Sequence[Skipped]) -> str:
+def summary_of(skipped: Sequence[SkippedRow]) -> str:
     """Return the three most frequent reasons, with their numbers and first places."""
     counts = Counter(row.reason for row in skipped).most_common(3)
     first = {row.reason: row.location for row in reversed(skipped)}
@@ -125,7 +125,7 @@ class ExampleFile(Generic[E]):
 
     name: str
     examples: tuple[E, ...]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedRow, ...] = ()
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
 

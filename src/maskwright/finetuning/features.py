@@ -32,7 +32,7 @@ from maskwright.training.steps.transfer import move
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How texts become sequences.
+    """Layout of texts as sequences.
 
     `max_length` includes special tokens; `segments`: text B of a pair is segment 1; `windows`: texts that are too long
     are read in windows instead of truncated (prediction of `tasks.texts`).

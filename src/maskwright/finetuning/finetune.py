@@ -38,7 +38,7 @@ from maskwright.finetuning.hyperparameters import (
     system_of,
     tokens_of,
 )
-from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled, report_truncated
+from maskwright.finetuning.labeled import LabeledData, LabeledRequest, read_labeled, report_truncated
 from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.predictions import write_predictions
@@ -250,7 +250,7 @@ class Plan:
 
     existing: Checkpoint
     from_scratch: bool
-    labeled: Labeled
+    labeled: LabeledData
     settings: Hyperparameters
     task: Task
     data: TrainingData
@@ -260,7 +260,7 @@ class Plan:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What must be equal to resume a run.
+        """Arguments that must be equal to resume a run.
 
         Seeds may be added and test examples may change: nothing is selected by them.
         """

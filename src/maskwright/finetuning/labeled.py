@@ -14,7 +14,7 @@ from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
-from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
+from maskwright.finetuning.examples import E, Example, ExampleFile, SkippedRow, TextExample, has_labels, summary_of
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of
@@ -36,11 +36,11 @@ _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 """Share of different labels, in so many examples, from which the label column is doubted."""
 READING_FILE = "reading.json"
 _OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
-"""What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
+"""Options that apply only to files of one format: quotes of a TSV file do not apply to a CSV file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labeled:
+class LabeledData:
     """A task, with the training examples' labels, and its examples by "train", "dev" and, if there are any, "test".
 
     `benchmark` is None for the user's own data; `read_as` is how the training file was read, for later files; `notes`
@@ -61,7 +61,7 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledRequest:
-    """Which data of which task: the files of a benchmark's folder `data`, or `files` and tables by part instead."""
+    """A task and its data: the files of a benchmark's folder `data`, or `files` and tables by part instead."""
 
     kind: Kind
     benchmark: Benchmark | None
@@ -143,7 +143,7 @@ class LabeledRequest:
 
 def read_labeled(
     request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, miner: NegativeMiner | None = None
-) -> Labeled:
+) -> LabeledData:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set.
 
     `miner` is for reranking: it adds other documents to parts that hold only relevant ones.
@@ -181,7 +181,7 @@ def read_labeled(
             notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
     notes += warn_of(parts, reporter)
-    return Labeled(benchmark=request.benchmark, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
+    return LabeledData(benchmark=request.benchmark, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
 def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
@@ -260,7 +260,7 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
 
 def without_unlabeled(file: ExampleFile[Any], reporter: Reporter, notes: list[str]) -> ExampleFile[Any]:
     """Leave out the examples without label of a file in which others have one; a note says so."""
-    lacking = tuple(Skipped(example.key, "no label") for example in file.examples if not example.is_labeled)
+    lacking = tuple(SkippedRow(example.key, "no label") for example in file.examples if not example.is_labeled)
     if len(lacking) in (0, len(file.examples)):
         return file
     notes.append(f"{len(lacking):,} of the {len(file.examples):,} examples of {file.name} have no label, left out.")

@@ -127,7 +127,7 @@ def predict(
     return Predictions(replace(made, input_text=shown(example)) for made, example in pairs)
 
 
-def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
+def split_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or is called like one."""
     paths = [Path(path).expanduser() for path in files]
     named_files = [word for word in words if (" " not in word and word.endswith(_FILE_SUFFIXES)) or _is_file(word)]

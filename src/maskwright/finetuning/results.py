@@ -102,7 +102,7 @@ class Results:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to try next: a sentence for each baseline that is no worse on dev, one if dev still rises."""
+        """Suggestions: a sentence for each baseline that is no worse on dev, one if dev still rises."""
         main, lines = self.main_metric, list[str]()
         for name, scores in self.baselines.items() if main and self.best.best_epoch else ():
             model, baseline = self.best.dev[main], scores["dev"][main]

@@ -28,7 +28,7 @@ _UNITS: dict[str, tuple[Unit, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run has spent so far: real tokens (no padding), seconds in the training loop over all sessions."""
+    """Budget spent by a run so far: real tokens (no padding), seconds in the training loop over all sessions."""
 
     steps: int = 0
     tokens: int = 0

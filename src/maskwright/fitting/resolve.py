@@ -34,7 +34,7 @@ MOSTLY_CHINESE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStatistics:
-    """What `resolve` uses of a corpus: the share of the letters that are Chinese characters, in [0, 1].
+    """Statistics of a corpus for `resolve`: the share of the letters that are Chinese characters, in [0, 1].
 
     Once the text is tokenized, also its tokens and the mean tokens of a sequence in each length phase.
     """
@@ -46,7 +46,7 @@ class CorpusStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a machine trains a recipe (`speed.measure_speed`).
+    """Training speed of a recipe on a machine (`speed.measure_speed`).
 
     Attributes:
         flops: Training FLOP/s.

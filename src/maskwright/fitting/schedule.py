@@ -70,7 +70,7 @@ def fit_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """What the rules of a schedule depend on.
+    """Inputs of the rules of a schedule.
 
     Attributes:
         recipe: As published, with the user's settings.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from maskwright.data.tokenizers.tokenizer import Encoded, Tokenizer
+from maskwright.data.tokenizers.tokenizer import EncodedText, Tokenizer
 
 THRESHOLD = 0.5
 """Probability from which a token counts as replaced."""
@@ -45,7 +45,7 @@ class Detection:
 
 
 def detection(
-    text: str, encoded: Encoded, probabilities: Sequence[float], threshold: float, tokenizer: Tokenizer
+    text: str, encoded: EncodedText, probabilities: Sequence[float], threshold: float, tokenizer: Tokenizer
 ) -> Detection:
     """Combine the tokens of a text with their probabilities; tokens beyond the maximum length have none."""
     predictions = tuple(

@@ -103,7 +103,7 @@ class SequencePreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a recipe does to a text.
+    """Sequences, masks and targets that a recipe makes of a text.
 
     Attributes:
         tokenizer: Description of the tokenizer.

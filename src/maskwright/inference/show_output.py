@@ -79,7 +79,7 @@ def _spans_text(sequence: SequencePreview) -> list[Text]:
             " ... ",
             (originals[span.right], "bold"),
             (" predict ", "dim"),
-            ", ".join(f"{originals[index]} at {place}" for index, place in span.targets),
+            ", ".join(f"{originals[index]} at {position}" for index, position in span.targets),
         )
         for span in sequence.spans
     ]

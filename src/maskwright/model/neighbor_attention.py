@@ -157,9 +157,9 @@ def _rotate_heads(
         query[rows, sines], query[rows + 1, cosines] = -rotation.sin(), rotation.sin()
         if back is not None:
             key, query = key @ back, query @ back
-        own = slice(head * head_size, head * head_size + 2 * count)
-        attention.key.weight[own] += scale * key
-        attention.query.weight[own] += scale * query
+        head_rows = slice(head * head_size, head * head_size + 2 * count)
+        attention.key.weight[head_rows] += scale * key
+        attention.query.weight[head_rows] += scale * query
 
 
 def _passed_sinusoids(hidden_size: int, embedding_size: int) -> Tensor:

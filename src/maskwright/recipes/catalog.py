@@ -38,12 +38,12 @@ def get(name: str) -> Recipe:
         raise RecipeError(f"system {system!r} has no size {size!r}", allowed=", ".join(sizes[system]), hint=hint)
     # A high cutoff: "bret" is a misspelled BERT, but "deberta" is another system. "bert-base-uncased" is a hub name.
     meant = nearest(system, sizes, cutoff=0.74)
-    guesses = (f"{meant}/{size}", f"{meant}/base", name.removesuffix("-uncased").replace("-", "/", 1))
-    guess = next((guess for guess in guesses if guess in names()), None)
+    candidates = (f"{meant}/{size}", f"{meant}/base", name.removesuffix("-uncased").replace("-", "/", 1))
+    nearest_name = next((each for each in candidates if each in names()), None)
     raise RecipeError(
         f"unknown system {system!r}" if slash else f"unknown recipe {name!r}",
         allowed=f"{', '.join(sizes)}, each with a size, such as bert/base; or a .json file",
-        hint=f"Did you mean {guess!r}?" if guess else hint,
+        hint=f"Did you mean {nearest_name!r}?" if nearest_name else hint,
     )
 
 

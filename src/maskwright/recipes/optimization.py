@@ -13,7 +13,7 @@ DECAY_SHARE = 0.2
 
 
 class Optimizer(Spec):
-    """What an optimizer needs of a run.
+    """Base of the optimizers, with their requirements of a run.
 
     Attributes:
         clips_itself: Whether it bounds its updates, so that gradients need no clipping.

@@ -23,7 +23,7 @@ SHARED_EMBEDDINGS = ("word_embeddings", "position_embeddings", "segment_embeddin
 
 
 class MaskSampling(Spec):
-    """How often sequences and masks are sampled again.
+    """Number of times that sequences and masks are sampled.
 
     Attributes:
         copies: None samples them in every epoch (dynamic masks: RoBERTa). A number k samples them k times and then

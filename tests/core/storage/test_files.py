@@ -42,7 +42,7 @@ def test_failed_write_keeps_the_old_file(tmp_path):
 
 @pytest.mark.parametrize("atomic", [atomic_path, atomic_folder])
 @pytest.mark.parametrize("source", [None, "/elsewhere/model.safetensors"])  # shutil.copyfile names the file it reads.
-def test_a_full_disk_names_the_target_and_says_what_to_do(atomic, source, tmp_path):
+def test_error_of_a_full_disk_names_the_file_and_has_a_hint(atomic, source, tmp_path):
     with pytest.raises(DeviceError, match=r"disk is full while writing .*x.*Free some space"), atomic(tmp_path / "x"):
         raise OSError(errno.ENOSPC, "No space left on device", source)
     assert os.listdir(tmp_path) == []

@@ -10,7 +10,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.storage.object_stores import is_url, open_store, store_problems
 
 
-def test_urls_are_told_from_paths() -> None:
+def test_urls_are_distinguished_from_paths() -> None:
     assert all(map(is_url, ("s3://bucket/a", "gs://bucket", "memory://a", "file://a")))
     assert not any(map(is_url, ("a/b.txt", r"C:\\a", "C://a", "novels.txt:0.5", "owner/name", "")))
 

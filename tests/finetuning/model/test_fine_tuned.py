@@ -191,7 +191,7 @@ GUESSES = [
 @pytest.mark.parametrize(
     ("kind", "changes", "task"), GUESSES, ids=[f"{task.kind} {number}" for number, (*_, task) in enumerate(GUESSES)]
 )
-def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind, changes, task):
+def test_tasks_of_transformers_models_follow_from_class_and_labels(tmp_path, kind, changes, task):
     tokenizer = tokenizer_of("bert")
     config = config_of("bert", vocab_size=tokenizer.special_tokens.vocab_size, **changes)
     theirs = build_theirs(class_of("bert", kind), config)
@@ -210,7 +210,7 @@ def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind
     _same(again.state_dict(), model.state_dict())
 
 
-def test_a_head_without_a_rule_is_not_taken_for_another(tmp_path):
+def test_an_unknown_head_is_not_loaded_as_another(tmp_path):
     with pytest.raises(AssertionError, match="pairs"):
         infer_task(TaskEntries(head="pairs"), tmp_path)
 
@@ -253,7 +253,7 @@ def test_weights_of_a_checkpoint_are_copied(folders):
     _same(build(existing, TASKS["sequence"], seed=1).state_dict(), before)
 
 
-def test_settings_are_those_given_and_what_a_class_lacks_is_said(folders):
+def test_settings_are_those_given_and_unsupported_ones_are_reported(folders):
     model = build(
         folders["bert"], TASKS["sequence"], seed=1, hidden_dropout=0.2, attention_dropout=0.3, head_dropout=0.4
     )
@@ -333,7 +333,7 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
     _refused(tmp_path, "predicts 3 numbers at once")
 
 
-def test_a_fine_tuned_model_still_gives_vectors_and_says_what_else_it_holds(folders, tmp_path):
+def test_a_fine_tuned_model_still_embeds_and_names_its_other_heads(folders, tmp_path):
     import maskwright
 
     model = build(folders["bert"], TASKS["sequence"], seed=1, max_length=24)

@@ -95,7 +95,7 @@ def test_rates_of_dropout_are_those_of_the_class(family, kind):
 
 
 def _dropped(kind, family, head, read, first, second):
-    """What each class computes with given dropout masks, written out."""
+    """Compute the scores of each class with given dropout masks."""
     if kind in ("sequence", "choice") and family == "distilbert":
         return head.output(torch.relu(head.dense(read)) * second)
     if kind == "sequence" and family == "roberta":
@@ -110,7 +110,7 @@ def _dropped(kind, family, head, read, first, second):
 
 
 @EVERY_HEAD
-def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, family, kind):
+def test_dropout_is_applied_where_the_class_applies_it_and_follows_its_key(tmp_path, family, kind):
     model = tuned(family, kind, **({"classifier_dropout": 0.3} if family == "modernbert" else {}))  # 0 by default
     model.save_pretrained(tmp_path)
     loaded = read_checkpoint(tmp_path)

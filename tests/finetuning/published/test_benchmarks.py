@@ -103,7 +103,7 @@ TRAINS = {
 
 
 def inputs_of(example):
-    """What an example holds but its key and its label."""
+    """Return the texts of an example, without its key and its label."""
     for names in (("texts",), ("words",), ("context", "question", "options"), ("question", "context")):
         if all(hasattr(example, name) for name in names):
             values = [getattr(example, name) for name in names]

@@ -47,7 +47,7 @@ def test_squad_is_read(tmp_path):
     assert (file.skipped, file.notes) == ((), ())
 
 
-def test_wrong_places_are_found_again_and_counted(tmp_path):
+def test_wrong_answer_positions_are_corrected_and_counted(tmp_path):
     data = squad(
         qa("near", ("notes", 14)),
         qa("far", ("Ada", 12)),
@@ -72,7 +72,7 @@ def test_wrong_places_are_found_again_and_counted(tmp_path):
 
 
 @given(st.text("ab", min_size=1, max_size=30), st.text("ab", min_size=1, max_size=3), st.integers(-1, 40))
-def test_answer_is_at_the_nearest_place(context, text, start):
+def test_answer_is_the_nearest_occurrence(context, text, start):
     starts = [index for index in range(len(context)) if context.startswith(text, index)]
     nearest = min(starts, key=lambda index: (abs(index - max(start, 0)), index), default=None)
     with TemporaryDirectory() as folder:

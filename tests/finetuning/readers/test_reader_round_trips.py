@@ -1,4 +1,4 @@
-"""What is written is what is read: tables of any texts, in every format of tables."""
+"""Round trips of tables of any texts, in every format of tables."""
 
 import csv
 import io

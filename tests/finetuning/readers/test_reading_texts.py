@@ -125,7 +125,7 @@ def test_a_named_label_is_never_the_text(tmp_path):
     assert pairs.examples[0].texts == ("c c",)
 
 
-def test_bad_rows_are_skipped_with_place_and_reason(tmp_path):
+def test_bad_rows_are_skipped_with_location_and_reason(tmp_path):
     good = "".join(f"text {n},{n % 2}\n" for n in range(20))
     text = f"text,label\n{good}too,many,columns\nonly one\n,1\nno label,\nunknown,2\ntrailing,1,,\n\n"
     known = ReadOptions(text="text", label="label", known_labels=("0", "1"))

@@ -122,7 +122,7 @@ def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(toke
     assert 1 < whole < learnt.num_units
 
 
-def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers):
+def test_the_first_right_answer_with_a_position_is_the_target(tokenizers):
     text = "the cat sat"
     known, unknown = Answer(text="sat", start=8), Answer(text="dog", start=None)
     task, tokenizer = QuestionAnswering(), tokenizers["wordpiece"]
@@ -348,7 +348,7 @@ def test_tuned_threshold_refuses_everything_where_that_is_best():
 # ---------------------------------------------------------------- the value
 
 
-def test_metric_is_told_by_the_examples():
+def test_metric_follows_from_the_examples():
     assert make_task("question_answering", None, [question("a cat", "cat")], {}).metric == "squad"
     assert make_task("question_answering", None, [question("a cat", "cat"), question("a cat")], {}).metric == "squad_v2"
     assert make_task("question_answering", None, [question("北京大学", "北京")], {}).metric == "cmrc"

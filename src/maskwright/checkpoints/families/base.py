@@ -24,7 +24,7 @@ def groups_of(config: EncoderConfig) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigTable:
-    """How a family's config.json describes the encoder's shape.
+    """Fields of a family's config.json that describe the encoder's shape.
 
     Attributes:
         fields: (ours, theirs, the default of Hugging Face's class).
@@ -185,7 +185,7 @@ class Family:
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""
         for kind, task in self.tasks.items():
-            if task.architecture in architectures and _theirs(task.pairs) & names:
+            if task.architecture in architectures and _saved_names(task.pairs) & names:
                 return kind
         return None
 
@@ -198,15 +198,17 @@ class Family:
 
     def same_names(self, kind: str) -> tuple[str, ...]:
         """List the heads with the same names as this one, itself included."""
-        return tuple(other for other, pairs in self.heads.items() if _theirs(pairs) & _theirs(self.heads[kind]))
+        return tuple(
+            other for other, pairs in self.heads.items() if _saved_names(pairs) & _saved_names(self.heads[kind])
+        )
 
     def heads_among(self, names: frozenset[str], stated: str | None) -> frozenset[str]:
         """Return the heads in a folder with these weights; of heads with the same names, `stated` or the first.
 
         Names that heads for labeled examples have too (ModernBERT's "head.dense") show nothing.
         """
-        unclaimed = names - frozenset().union(*(_theirs(task.pairs) for task in self.tasks.values()))
-        present = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & unclaimed}
+        unclaimed = names - frozenset().union(*(_saved_names(task.pairs) for task in self.tasks.values()))
+        present = {kind for kind, pairs in self.heads.items() if _saved_names(pairs) & unclaimed}
         twins = {kind: self.same_names(kind) for kind in present}
         return frozenset(kind for kind in present if kind == (stated if stated in twins[kind] else twins[kind][0]))
 
@@ -235,5 +237,5 @@ _FOLLOWING = ("mlm", *get_args(HeadKind))
 """Heads whose dense layer and LayerNorm have biases if the encoder's have."""
 
 
-def _theirs(pairs: Sequence[Pair]) -> frozenset[str]:
-    return frozenset(theirs for _, theirs in pairs)
+def _saved_names(pairs: Sequence[Pair]) -> frozenset[str]:
+    return frozenset(saved_name for _, saved_name in pairs)

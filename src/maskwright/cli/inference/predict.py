@@ -29,9 +29,9 @@ def command(
     check_folder(arguments["model"])
     from maskwright.core.text.amounts import pluralize
     from maskwright.finetuning.evaluate import summary
-    from maskwright.finetuning.predict import given_inputs, predict
+    from maskwright.finetuning.predict import predict, split_inputs
 
-    inputs, files = given_inputs(texts or [], arguments.pop("file") or [])
+    inputs, files = split_inputs(texts or [], arguments.pop("file") or [])
     with print_warnings():
         predictions = predict(**arguments, inputs=inputs, file=files)
     if out:

@@ -35,7 +35,7 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR):
         return DeviceError(
             f"cannot write {path}: something else exists there ({error.strerror})",
-            hint="Choose another place, or remove it.",
+            hint="Choose another path, or remove it.",
         )
     return DeviceError(f"cannot write {path}: {error.strerror or error}", hint="Choose a folder you can write to.")
 

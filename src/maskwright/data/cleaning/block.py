@@ -94,7 +94,7 @@ class BlockIndex:
 
 @dataclass(frozen=True, slots=True)
 class CleanedBlock:
-    """What a worker returns of a block of P paragraphs and D documents; the rest is on disk.
+    """Result of a worker for a block of P paragraphs and D documents; the rest is on disk.
 
     Attributes:
         paragraph_hashes: Shape (P,); 0 for paragraphs that are never duplicates.

@@ -225,7 +225,7 @@ class BlockPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlock:
-    """What a worker returns of a block that it has written; without text, `checksum` is empty."""
+    """Result of a worker for a block that it has written; without text, `checksum` is empty."""
 
     checksum: str
     counts: Counts

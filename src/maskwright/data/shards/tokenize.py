@@ -225,7 +225,7 @@ def _write_shards(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedBlock:
-    """What a worker returns of a block, without sentences and documents that have no tokens; tokens are on disk.
+    """Result of a worker for a block, without sentences and documents that have no tokens; tokens are on disk.
 
     Attributes:
         sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.

@@ -1,4 +1,4 @@
-"""What a CORPUS argument means: files, a folder, a glob, a URL, a Hugging Face dataset, or the docstrings at hand.
+"""Parser of CORPUS arguments: files, a folder, a glob, a URL, a Hugging Face dataset, or the docstrings at hand.
 
     novels.txt                one file
     corpora/en                a folder, read recursively

@@ -21,7 +21,7 @@ _VERSIONS = (
     *("etag", "md5hash", "content-md5", "crc32c"),
     *("mtime", "last_modified", "lastmodified", "last-modified", "updated", "created"),
 )
-"""What stores call the checksum and time of an object, in lower case. The first that is known is used."""
+"""Names of the checksum and time of an object in different stores, in lower case. The first that is known is used."""
 
 
 @dataclass(frozen=True, slots=True)

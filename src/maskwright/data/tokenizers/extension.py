@@ -85,7 +85,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
 
     Raises DataError if something is not a single word, or nothing is left to add.
     """
-    adding = _Growing(tokenizer)
+    builder = _VocabularyBuilder(tokenizer)
     limit = math.inf if most is None else most
     added = []
     for word in words:
@@ -96,19 +96,19 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
                 allowed="single words",
                 hint="Leave it out, or give its parts.",
             )
-        if len(adding.pieces) >= limit:
+        if len(builder.pieces) >= limit:
             break
-        if adding.add(units[0], limit - len(adding.pieces)):
+        if builder.add(units[0], limit - len(builder.pieces)):
             added.append(word)
     if not added:
         raise DataError(
             "no word can be added to the vocabulary: all are entries already",
             hint="Give other words, or leave --extend-vocabulary out.",
         )
-    backend = tokenizers.Tokenizer.from_str(json.dumps(adding.state))
+    backend = tokenizers.Tokenizer.from_str(json.dumps(builder.state))
     backend.no_truncation()
     backend.no_padding()
-    return Extension(Tokenizer(backend, tokenizer.special_tokens.names), tuple(added), tuple(adding.pieces))
+    return Extension(Tokenizer(backend, tokenizer.special_tokens.names), tuple(added), tuple(builder.pieces))
 
 
 def tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str], like: Tokenizer) -> float:
@@ -133,8 +133,8 @@ def _units(tokenizer: Tokenizer, word: str) -> list[str]:
     return [unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(cleaned)]
 
 
-class _Growing:
-    """A growing vocabulary.
+class _VocabularyBuilder:
+    """A vocabulary to which words are added.
 
     Attributes:
         state: The tokenizer in serialized form, changed in place.

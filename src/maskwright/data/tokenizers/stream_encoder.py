@@ -75,7 +75,7 @@ class StreamEncoder:
     def __init__(self, tokenizer: Tokenizer, *, with_offsets: bool = False) -> None:
         self._backend = tokenizer.backend
         self._piece_words = tokenizer.piece_words
-        self._marks_apart = tokenizer.kind == "byte_bpe"
+        self._corrects_marks = tokenizer.kind == "byte_bpe"
         self._chunks = _chunker(tokenizer)
         self._with_offsets = with_offsets
         self._columns = 3 if with_offsets else 1
@@ -120,10 +120,10 @@ class StreamEncoder:
         starts = self._word_starts(encodings, packed, sizes)
         columns = [packed]
         # Only marks of letters call for offsets: text in ASCII has none.
-        if self._with_offsets or (self._marks_apart and not all(map(str.isascii, chunks))):
+        if self._with_offsets or (self._corrects_marks and not all(map(str.isascii, chunks))):
             offsets = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
             covered = np.fromiter(offsets, dtype=np.int64, count=2 * len(packed)).reshape(-1, 2)
-            if self._marks_apart:
+            if self._corrects_marks:
                 base = np.repeat(_starts_of(chunks), sizes)
                 # A space that the tokenizer puts in front may be said to begin behind its chunk, which is another's.
                 last = np.repeat(_lengths(chunks), sizes) - 1

@@ -23,7 +23,7 @@ _LOWERCASING = ("Lowercase", "BertNormalizer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class EncodedText:
     """One text as tokens, no special tokens added.
 
     Attributes:
@@ -128,7 +128,7 @@ class Tokenizer:
         alone = (special.pad, special.cls, special.sep, special.mask)
         return PieceWords(self.tokens(range(special.vocab_size)), alone, special.unk)
 
-    def encode(self, text: str, *, special_tokens_in_text: bool = False) -> Encoded:
+    def encode(self, text: str, *, special_tokens_in_text: bool = False) -> EncodedText:
         """Encode one text with the characters each token covers.
 
         In byte-level BPE a leading space counts, as in running text. With `special_tokens_in_text`, "[MASK]" in the
@@ -136,7 +136,7 @@ class Tokenizer:
         """
         return self._encoded(self._with_special_tokens if special_tokens_in_text else self.backend, text)
 
-    def encode_around_masks(self, text: str) -> Encoded:
+    def encode_around_masks(self, text: str) -> EncodedText:
         """Encode a text in which special tokens stand for unknown pieces, e.g. "so [MASK].".
 
         DEVIATION: after a mask, a unigram tokenizer encodes punctuation as in running text and training: the full stop
@@ -147,12 +147,12 @@ class Tokenizer:
         encoded = self._encoded(self._with_running_text, f" {text}")
         return replace(encoded, offsets=np.maximum(encoded.offsets - 1, 0))
 
-    def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> Encoded:
+    def _encoded(self, backend: tokenizers.Tokenizer, text: str) -> EncodedText:
         with library_errors():
             encoding = backend.encode(text, add_special_tokens=False)
         ids, word_starts = self._ids_and_starts(encoding, text)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
-        return Encoded(ids=ids, word_starts=word_starts, offsets=offsets)
+        return EncodedText(ids=ids, word_starts=word_starts, offsets=offsets)
 
     def _ids_and_starts(self, encoding: tokenizers.Encoding, text: str) -> tuple[IntArray, BoolArray]:
         ids = np.array(encoding.ids, dtype=np.int32)

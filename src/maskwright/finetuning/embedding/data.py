@@ -1,4 +1,4 @@
-"""What the files of sentence embeddings hold, and the hyperparameters by what their rows are."""
+"""Data of sentence embeddings: kinds of rows, and hyperparameters for each kind."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
@@ -14,7 +14,7 @@ from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rat
 Texts = ExampleFile[TextExample]
 TASK: Final = "embedding"
 Rows = Literal["scored pairs", "pairs", "triplets", "texts"]
-"""What the rows of a file are."""
+"""Kinds of rows of a file."""
 
 
 class EmbeddingSettings(Spec):

@@ -115,7 +115,7 @@ def ranking_scores(queries: Sequence[tuple[Sequence[bool], Sequence[float]]]) ->
 
 
 class Report(NamedTuple):
-    """How well each class is predicted.
+    """Scores of each class.
 
     `by_class` has "precision", "recall" and "f1" in [0, 1], 0 where undefined, and "examples", how many are of this
     class; `confusion` by true class how often each class was predicted.

@@ -15,7 +15,7 @@ _WIDTHS = {"(small)": (0, 512), "(large)": (1024, 1 << 30)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedSettings:
     """One row: fields of `Hyperparameters` and of the task, and their source (paper and table, or repository and file).
 
     They are for some benchmarks or tasks with a head (empty: all), on models with hidden sizes within `widths`.
@@ -154,7 +154,7 @@ head:span           -    -   -       -    head_dropout=0.1
 """
 
 
-def _parsed(table: str) -> Iterator[Published]:
+def _parsed(table: str) -> Iterator[PublishedSettings]:
     systems = source = ""
     for line in filter(None, table.replace("\\\n", "").split("\n")):
         if line.startswith("["):
@@ -175,7 +175,7 @@ def _parsed(table: str) -> Iterator[Published]:
                 settings["epochs"] = round(examples / _TRAINING_EXAMPLES[where], 2)
             head = where.removeprefix("head:") if where.startswith("head:") else ""
             of_all = where == "all" or where in _WIDTHS or head
-            yield Published(
+            yield PublishedSettings(
                 systems=tuple(systems.split("+")),
                 benchmarks=() if of_all else tuple(where.split("+")),
                 head=head,

@@ -16,7 +16,7 @@ from maskwright.data.files import (
     undecodable,
 )
 from maskwright.data.tables import TABLE_SUFFIXES, Records
-from maskwright.finetuning.examples import Skipped, summary_of
+from maskwright.finetuning.examples import SkippedRow, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
 
@@ -120,16 +120,16 @@ class Skips:
     """The rows of one file that are left out."""
 
     name: str
-    bad: list[Skipped] = field(default_factory=list)
-    by_rule: list[Skipped] = field(default_factory=list)
+    bad: list[SkippedRow] = field(default_factory=list)
+    by_rule: list[SkippedRow] = field(default_factory=list)
 
     def add(self, location: str, reason: str) -> None:
-        self.bad.append(Skipped(location, reason))
+        self.bad.append(SkippedRow(location, reason))
 
     def report(self, line: BadLine) -> None:
         self.add(line.location, line.problem)
 
-    def finished(self, kept: int) -> tuple[Skipped, ...]:
+    def finished(self, kept: int) -> tuple[SkippedRow, ...]:
         """Return all rows left out; DataError if no row was kept, or fewer than were bad."""
         if len(self.bad) > kept:
             raise DataError(

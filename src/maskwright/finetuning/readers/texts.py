@@ -13,7 +13,7 @@ from typing import Any
 from maskwright.core.errors import DataError
 from maskwright.core.text.amounts import listed, pluralize
 from maskwright.data.tables import Cells, Row, is_number, usual_text_column
-from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
+from maskwright.finetuning.examples import ExampleFile, SkippedRow, TextExample
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, Source, Table, as_text, read_table
 
@@ -67,7 +67,7 @@ def read_texts(
         if label is None and options.labels == "needed" and len(pair) < 3:
             raise ValueError("no label")
         if isinstance(label, str) and label in options.dropped_labels:
-            table.skips.by_rule.append(Skipped(row.location, f"labeled {label!r}, which is left out by rule"))
+            table.skips.by_rule.append(SkippedRow(row.location, f"labeled {label!r}, which is left out by rule"))
             return None
         return TextExample(key=key, texts=pair, label=label)
 

@@ -47,7 +47,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     "cross-encoder": "reranking",
     "ranking": "reranking",
 }
-"""What other libraries call a kind of task."""
+"""Kinds of tasks by their names in other libraries."""
 
 
 def task_from_json(data: Mapping[str, Any]) -> Task:
@@ -89,7 +89,7 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overri
     if row is not None:
         of_row = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
         fields = {name: value for name, value in of_row.items() if name in task_class.model_fields} | fields
-    derived = task_class.found_in(examples) if kind == "tagging" or "labels" not in fields else {}
+    derived = task_class.infer_fields(examples) if kind == "tagging" or "labels" not in fields else {}
     return validate(task_class, {**derived, **fields}, f"task {kind!r}")
 
 

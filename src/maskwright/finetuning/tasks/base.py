@@ -90,7 +90,7 @@ class Task(Spec, ABC):
         return self
 
     @classmethod
-    def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
+    def infer_fields(cls, examples: Sequence[Any]) -> dict[str, Any]:
         """Return the fields that follow from the training examples, e.g. their labels."""
         return {}
 

@@ -234,7 +234,7 @@ class QuestionAnswering(Task):
         return self
 
     @classmethod
-    def found_in(cls, examples: Sequence[QuestionExample]) -> dict[str, Any]:
+    def infer_fields(cls, examples: Sequence[QuestionExample]) -> dict[str, Any]:
         """Return the metric: "squad_v2" if some are unanswerable, "cmrc" if most answers are Chinese, else "squad"."""
         answers = [answer.text for example in examples for answer in example.answers]
         if any(example.is_impossible for example in examples):

@@ -110,7 +110,7 @@ class Tagging(Task):
         return self
 
     @classmethod
-    def found_in(cls, examples: Sequence[TaggedExample]) -> dict[str, Any]:
+    def infer_fields(cls, examples: Sequence[TaggedExample]) -> dict[str, Any]:
         """Return the tags of the training examples, whether they mark entities, and the word separator."""
         counts = Counter(tag for example in examples for tag in example.tags or ())
         entities = mark_entities(counts)

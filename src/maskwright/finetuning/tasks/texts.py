@@ -139,7 +139,7 @@ class Classification(TextTask):
         return self
 
     @classmethod
-    def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
+    def infer_fields(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
         return {"labels": sorted_labels(example.label for example in examples)}
 
     def fitted(self, examples: Sequence[TextExample], fixed: Collection[str]) -> tuple[Self, tuple[Choice, ...]]:
@@ -307,7 +307,7 @@ class MultiLabel(TextTask):
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
     @classmethod
-    def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
+    def infer_fields(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
         return {"labels": sorted_labels(name for example in examples for name in example.label)}
 
     def target(self, example: TextExample) -> list[bool]:

@@ -126,9 +126,9 @@ def _backward_tile(
         for part in tl.range(0, 4, num_stages=STAGES):
             j = begin + 4 * tl.arange(0, BW) + part - before
             inside = (j >= 0) & (j < length)
-            key_places = j[:, None] * width + d
-            keys = tl.load(key + key_places, inside[:, None], 0.0)
-            values = tl.load(value + key_places, inside[:, None], 0.0)
+            key_offsets = j[:, None] * width + d
+            keys = tl.load(key + key_offsets, inside[:, None], 0.0)
+            values = tl.load(value + key_offsets, inside[:, None], 0.0)
             shares = tl.exp2(tl.dot(queries, tl.trans(keys)) * factor - total[:, None])
             attends = inside[None, :]
             if WINDOW > 0:
@@ -144,8 +144,8 @@ def _backward_tile(
             value_grads = tl.dot(tl.trans(grads), used.to(keys.dtype)) * scale
             key_grads = tl.dot(tl.trans(queries), score_grads) * alpha
             query_grads = tl.dot(score_grads, keys, query_grads)
-            tl.store(key_grad + key_places, tl.trans(key_grads.to(keys.dtype)), inside[:, None])
-            tl.store(value_grad + key_places, tl.trans(value_grads.to(keys.dtype)), inside[:, None])
+            tl.store(key_grad + key_offsets, tl.trans(key_grads.to(keys.dtype)), inside[:, None])
+            tl.store(value_grad + key_offsets, tl.trans(value_grads.to(keys.dtype)), inside[:, None])
     tl.store(query_grad + offsets, (query_grads * alpha).to(queries.dtype), is_query[:, None])
 
 

@@ -68,7 +68,7 @@ class Mirror:
             if others := sorted(name for name in names if not name.startswith(("step-", *_KEPT, "."))):
                 raise CheckpointError(
                     f"{self.url} is not empty and holds no run (found {', '.join(others[:3])})",
-                    hint="Choose an empty or new place as --mirror.",
+                    hint="Choose an empty or new URL or folder as --mirror.",
                 )
             return
         try:
@@ -185,7 +185,7 @@ class Mirror:
             self.upload()
         except DeviceError as error:
             raise DeviceError(
-                f"the run is saved in {self._folder}, but its copy is behind: {error.problem}",
+                f"the run is saved in {self._folder}, but the upload to the mirror failed: {error.problem}",
                 hint="The same command copies the rest." + (f" {error.hint}" if error.hint else ""),
             ) from error
 

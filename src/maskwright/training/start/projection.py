@@ -76,7 +76,7 @@ def project_weights(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LayerStates:
-    """What a layer of the teacher computes: `context` is the input of attention's output layer, `inner` that of the
+    """Intermediate results of a teacher layer: `context` is the input of attention's output layer, `inner` that of the
     feed-forward layer's, the sums are those that the norms see. Shapes (T, H), inner (T, inner size)."""
 
     context: Tensor
