@@ -45,6 +45,21 @@ def test_read_texts_reads_compressed_files(tmp_path: Path) -> None:
     assert read_texts(file) == ["one", "", "two"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"text": "one", "id": 1}, {"text": "two"}]',
+        '{"data": [{"text": "one"},\n{"text": "two"}]}',
+        '["one",\n "two"]',
+        '"one"\n"two"\n',
+        '{"text": "one"}\n\n{"text": "two"}',
+    ],
+)
+def test_read_texts_reads_json_lists_and_json_lines(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content, encoding="utf-8")
+    assert read_texts(tmp_path / "a.json") == ["one", "two"]
+
+
 @pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv.gz", "\t"), ("a.parquet", "")])
 def test_read_texts_reads_one_column_of_a_table(tmp_path: Path, name: str, mark: str) -> None:
     rows = {"id": ["1", "2", "3"], "text": ["the cat", "", "a, dog"], "note": ["x", "y", "z"]}
@@ -76,6 +91,8 @@ def test_read_texts_reads_one_column_of_a_table(tmp_path: Path, name: str, mark:
         ("a.csv", b"text,label\na,b,c\n", r"a\.csv, line 2: 3 columns where the header has 2"),
         ("a.jsonl", b'{"text": "one"}\n{"text": 3}\n', r"a\.jsonl, line 2: the field .text. is not a text but int"),
         ("a.jsonl", b"[1]", r"a\.jsonl, line 1: not a JSON object but list"),
+        ("a.json", b'[{"text": "one"}, {"text": 3}]', r"a\.json, record 2: the field .text. is not a text but int"),
+        ("a.json", b'["one", ', r"a\.json, line 1: not JSON.*whole"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz is damaged"),
     ],
 )

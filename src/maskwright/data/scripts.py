@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray
 
-# First and last of each block: those of google-research/bert, tokenization.py (`_is_chinese_char`), and the later ones
-# on the same planes.
-_IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+"""First and last of each block: those of google-research/bert, tokenization.py (`_is_chinese_char`), and the later ones
+on the same planes."""
 # Unicode's Han script (Scripts.txt): the iteration mark 々 and the number 〇 too.
-_HAN = ((0x3005, 0x3005), (0x3007, 0x3007), *_IDEOGRAPHS)
+_HAN = ((0x3005, 0x3005), (0x3007, 0x3007), *IDEOGRAPHS)
+KANA_BLOCKS = (0x3041, 0x30FF)
+"""First and last of hiragana and katakana, with their marks."""
 # Letters of kana only: the middle dot ・ and the long mark ー also stand in Chinese text.
 _KANA = ((0x3041, 0x3096), (0x30A1, 0x30FA), (0xFF66, 0xFF6F), (0xFF71, 0xFF9D))
 
@@ -20,7 +22,7 @@ _FIRST_IDEOGRAPH, _LAST_IDEOGRAPH = 0x4E00, 0x9FFF
 
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
-COMMON_IDEOGRAPH_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS[:2])
+COMMON_IDEOGRAPH_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in IDEOGRAPHS[:2])
 """The ideographs of the two large blocks of the basic plane."""
 HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """The characters of Chinese and Japanese, between which a line break stands for no space."""
@@ -33,7 +35,7 @@ WORD = rf"[{HAN_CLASS}]|[^\W{HAN_CLASS}]+"
 
 def is_ideograph(character: str) -> bool:
     """Return whether BERT's tokenizer makes the character a word of its own (々 and 〇 are letters to it)."""
-    return any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
+    return any(first <= ord(character) <= last for first, last in IDEOGRAPHS)
 
 
 def is_han(character: str) -> bool:

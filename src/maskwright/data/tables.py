@@ -1,4 +1,4 @@
-"""Tables, rows of named columns: CSV, TSV, JSON Lines and Parquet files, and data in memory.
+"""Tables, rows of named columns: CSV, TSV, JSON, JSON Lines and Parquet files, and data in memory.
 
 This is the reader for corpora, labeled files and texts for inference. Users name columns; otherwise a column with a
 usual name is used, which the caller prints.
@@ -254,18 +254,27 @@ def long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-# JSON Lines.
+# JSON and JSON Lines.
+
+
+class JsonValue(NamedTuple):
+    """A value: its location for messages, its key (the number of its line or record), and the value."""
+
+    location: str
+    key: str
+    value: Any
 
 
 def json_values(
     lines: Iterable[bytes | str], name: str, on_bad_line: OnBadLine, first_line: int = 1
-) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line that is not blank; report lines that are not JSON in UTF-8."""
+) -> Iterator[JsonValue]:
+    """Yield the value of each line that is not blank; report lines that are not JSON in UTF-8."""
     for number, line in enumerate(lines, first_line):
         if not line.strip():
             continue
         try:
-            yield number, parse_json(line if isinstance(line, str) else line.decode("utf-8"))
+            value = parse_json(line if isinstance(line, str) else line.decode("utf-8"))
+            yield JsonValue(f"{name}, line {number}", str(number), value)
         except UnicodeDecodeError as error:
             assert isinstance(line, bytes)
             on_bad_line(undecodable(line, error, name, number))
@@ -273,6 +282,29 @@ def json_values(
             text = line[:60] if isinstance(line, str) else line[:60].decode("utf-8", errors="replace")
             problem = f"not JSON ({json_problem(error)}); it begins {text.strip()!r}"
             on_bad_line(BadLine(f"{name}, line {number}", problem))
+
+
+def json_records(text: str, name: str, on_bad_line: OnBadLine) -> Iterator[JsonValue]:
+    """Yield the records of a file `name`: JSON Lines of objects or of strings, a list, or one value.
+
+    Raises DataError if the text is none of these.
+    """
+    try:
+        data = parse_json(text)
+    except ValueError as error:
+        lines = text.split("\n")  # Other line separators of Unicode are text in JSON.
+        starts = [line.lstrip()[:1] for line in lines if line.strip()]
+        if starts[:2] in (["{", "{"], ['"', '"']):
+            yield from json_values(lines, name, on_bad_line)
+            return
+        raise DataError(
+            f"{name}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
+            hint="Check that the file is whole. JSON Lines have one object per line.",
+        ) from error
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        data = data["data"]
+    for number, record in enumerate(data if isinstance(data, list) else [data], 1):
+        yield JsonValue(f"{name}, record {number}", str(number), record)
 
 
 def json_text(value: object, column: str) -> str:
@@ -289,20 +321,18 @@ def json_text(value: object, column: str) -> str:
         raise ValueError(f"the field {column!r} is {error}") from None
 
 
-def json_texts(
-    lines: Iterable[bytes | str], name: str, column: str, on_bad_line: OnBadLine, first_line: int = 1
-) -> Iterator[str]:
-    """Yield the text of each line that is not blank (`json_text`)."""
-    for number, value in json_values(lines, name, on_bad_line, first_line):
+def json_texts(values: Iterable[JsonValue], column: str, on_bad_line: OnBadLine) -> Iterator[str]:
+    """Yield the text of each value (`json_text`)."""
+    for location, _, value in values:
         try:
             yield json_text(value, column)
         except ValueError as error:
-            on_bad_line(BadLine(f"{name}, line {number}", str(error)))
+            on_bad_line(BadLine(location, str(error)))
 
 
-def json_column(lines: Iterable[bytes | str], name: str, hint: str) -> str | None:
+def json_column(values: Iterable[JsonValue], name: str, hint: str) -> str | None:
     """Return the field of the texts by the first JSON object (`text_column`); None if there is none."""
-    for _, value in json_values(lines, name, lambda bad: None):  # reported where the line is read
+    for *_, value in values:
         if isinstance(value, dict):
             textual = [field for field in value if isinstance(value[field], str) or _is_text(value[field])]
             return text_column(list(value), textual, None, name, hint)

@@ -18,7 +18,9 @@ from maskwright.data.tables import (
     column_texts,
     file_texts,
     json_column,
+    json_records,
     json_texts,
+    json_values,
     records_of,
 )
 
@@ -29,8 +31,8 @@ def read_texts(path: Path | str, column: str | None = None, on_column: OnColumn 
     """Read the texts of a file, also compressed as `.gz` or `.zst`; "-" is standard input.
 
     `.csv`, `.tsv` and `.parquet`: one text per row, from a column. `.jsonl`: one per line, a string or a field of an
-    object. Anything else: one per line. Blank lines of `.jsonl` and other files are empty texts, so that line i stays
-    text i.
+    object; `.json`: these in a list or in lines. Anything else: one per line. Blank lines of `.jsonl` and other files
+    are empty texts, so that line i stays text i.
 
     Args:
         column: Column or field of the texts; None for one with a usual name, or the only one that holds texts.
@@ -43,7 +45,7 @@ def read_texts(path: Path | str, column: str | None = None, on_column: OnColumn 
         return _checked(_lines(sys.stdin.buffer, "standard input"), "standard input")
     path = Path(path).expanduser()
     if path.is_dir():
-        raise DataError(f"{path} is a folder", allowed="a .txt, .jsonl, .csv, .tsv or .parquet file of texts")
+        raise DataError(f"{path} is a folder", allowed="a .txt, .json, .jsonl, .csv, .tsv or .parquet file of texts")
     suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
     format = "jsonl" if suffix == ".json" else TABLE_SUFFIXES.get(suffix)
     if column is not None and format is None:
@@ -54,11 +56,14 @@ def read_texts(path: Path | str, column: str | None = None, on_column: OnColumn 
         lines = _lines(decompressed(file, path), str(path))
         if format is None:
             return _checked(lines, str(path))
-        values = [line if line.strip() else '""' for line in lines]
-        field = column or json_column((line for line in values if line != '""'), str(path), _HINT)
+        if suffix == ".json":
+            values = list(json_records("\n".join(lines), str(path), refuse_line))
+        else:
+            values = list(json_values((line if line.strip() else '""' for line in lines), str(path), refuse_line))
+        field = column or json_column(values, str(path), _HINT)
         if field is not None:
             on_column(field)
-        return _checked(json_texts(values, str(path), field or TEXT_COLUMNS[0], refuse_line), str(path))
+        return _checked(json_texts(values, field or TEXT_COLUMNS[0], refuse_line), str(path))
 
 
 def gather(

@@ -87,7 +87,7 @@ def _texts(path: Path) -> Iterator[str]:
     try:
         yield from _strings(parse_json(text))
     except ValueError:
-        for _, value in json_values(lines, str(path), refuse_line):
+        for *_, value in json_values(lines, str(path), refuse_line):
             yield from _strings(value)
 
 

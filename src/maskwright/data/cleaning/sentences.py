@@ -11,32 +11,34 @@ from collections.abc import Iterator
 
 from sentencex import segment
 
-# Ranges of letters and the language whose rules fit them, ascending.
-_SCRIPTS = (
-    (0x0370, 0x03FF, "el"),
-    (0x0400, 0x052F, "ru"),
-    (0x0530, 0x058F, "hy"),
-    (0x0600, 0x077F, "ar"),
-    (0x0900, 0x097F, "hi"),
-    (0x0980, 0x09FF, "bn"),
-    (0x0A00, 0x0A7F, "pa"),
-    (0x0A80, 0x0AFF, "gu"),
-    (0x0B80, 0x0BFF, "ta"),
-    (0x0C00, 0x0C7F, "te"),
-    (0x0C80, 0x0CFF, "kn"),
-    (0x0D00, 0x0D7F, "ml"),
-    (0x1000, 0x109F, "my"),
-    (0x1100, 0x11FF, "ko"),
-    (0x1200, 0x137F, "am"),
-    (0x3041, 0x30FF, "ja"),
-    (0x3400, 0x9FFF, "zh"),
-    (0xAC00, 0xD7A3, "ko"),
-    (0xF900, 0xFAFF, "zh"),
-    (0x20000, 0x3FFFF, "zh"),
+from maskwright.data.scripts import IDEOGRAPHS, KANA_BLOCKS
+
+# Ranges of letters and the language whose rules fit them.
+_SCRIPTS = sorted(
+    (
+        (0x0370, 0x03FF, "el"),
+        (0x0400, 0x052F, "ru"),
+        (0x0530, 0x058F, "hy"),
+        (0x0600, 0x077F, "ar"),
+        (0x0900, 0x097F, "hi"),
+        (0x0980, 0x09FF, "bn"),
+        (0x0A00, 0x0A7F, "pa"),
+        (0x0A80, 0x0AFF, "gu"),
+        (0x0B80, 0x0BFF, "ta"),
+        (0x0C00, 0x0C7F, "te"),
+        (0x0C80, 0x0CFF, "kn"),
+        (0x0D00, 0x0D7F, "ml"),
+        (0x1000, 0x109F, "my"),
+        (0x1100, 0x11FF, "ko"),
+        (0x1200, 0x137F, "am"),
+        (*KANA_BLOCKS, "ja"),
+        *((first, last, "zh") for first, last in IDEOGRAPHS),
+        (0xAC00, 0xD7A3, "ko"),
+    )
 )
 _SCRIPT_STARTS = [first for first, _, _ in _SCRIPTS]
 _NOT_LATIN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last, _ in _SCRIPTS) + "]")
-_KANA = re.compile("[\u3041-\u30ff]")
+_KANA = re.compile("[{}-{}]".format(*map(chr, KANA_BLOCKS)))
 _LOOKED_AT = 120
 _HAS_LETTER = re.compile(r"[^\W\d_]")
 _ENUMERATOR = re.compile(r"\d+[.)]?\s*$")

@@ -26,7 +26,7 @@ from maskwright.data.files import (
 from maskwright.data.sources.arguments import Source, TextDocuments, file_format
 from maskwright.data.sources.docstrings import docstring_documents
 from maskwright.data.sources.hub import hub_documents
-from maskwright.data.tables import file_texts, json_column, json_texts
+from maskwright.data.tables import file_texts, json_column, json_texts, json_values
 
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
@@ -187,8 +187,9 @@ def _pieces_of_lines(
         if cut := _last_document_start(waiting, format) if data else len(waiting):
             payload = bytes(waiting[:cut])
             del waiting[:cut]
-            if format == "jsonl":
-                column = column or json_column(io.BytesIO(payload), str(path), f"{path}#{{}}")
+            if format == "jsonl" and column is None:
+                values = json_values(io.BytesIO(payload), str(path), lambda bad: None)  # Reported by `documents_of`.
+                column = json_column(values, str(path), f"{path}#{{}}")
             if payload.strip():
                 yield Piece(str(path), format, payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")
@@ -237,8 +238,8 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
     if isinstance(piece.payload, tuple):
         yield from piece.payload
     elif piece.format == "jsonl":
-        lines = io.BytesIO(piece.payload)
-        yield from json_texts(lines, piece.file, piece.column, on_bad_line, piece.first_line)
+        values = json_values(io.BytesIO(piece.payload), piece.file, on_bad_line, piece.first_line)
+        yield from json_texts(values, piece.column, on_bad_line)
     else:
         text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
         text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import DataError, json_problem, suggestion
-from maskwright.core.storage.files import parse_json
+from maskwright.core.errors import DataError, suggestion
 from maskwright.core.text.amounts import listed
 from maskwright.core.text.surrogates import surrogate_problem
-from maskwright.data.files import OnBadLine
 from maskwright.data.tables import (
     TEXT_COLUMNS,
     Records,
     Row,
     delimited_rows,
     guess_delimiter,
-    json_values,
+    json_records,
     open_parquet,
     quotes_enclose_fields,
 )
@@ -210,29 +208,8 @@ def _of_records(records: Iterable[tuple[str, str, Any]], skips: Skips, rows_of: 
 
 def _json_records(path: Path, options: ReadOptions, skips: Skips) -> Iterator[tuple[str, str, Any]]:
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
-        for location, key, record in _records(file, load_text(file, options.encoding), skips.report):
+        for location, key, record in json_records(load_text(file, options.encoding), str(file), skips.report):
             yield location, file.relative_to(path).as_posix() if path.is_dir() else key, record
-
-
-def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[str, str, Any]]:
-    """Yield location, number and value of the records in JSON Lines, a JSON list, or one JSON value."""
-    lines = lines_of(text)
-    starts = [line.lstrip()[:1] for line in lines if line.strip()]
-    if len(starts) > 1 and starts[:2] == ["{", "{"]:
-        for number, value in json_values(lines, str(path), on_bad_line):
-            yield f"{path}, line {number}", str(number), value
-        return
-    try:
-        data = parse_json(text)
-    except ValueError as error:
-        raise DataError(
-            f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
-            hint="Check that the file is whole. JSON Lines have one object per line.",
-        ) from error
-    if isinstance(data, dict) and isinstance(data.get("data"), list):
-        data = data["data"]
-    for number, record in enumerate(data if isinstance(data, list) else [data], 1):
-        yield f"{path}, record {number}", str(number), record
 
 
 def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:

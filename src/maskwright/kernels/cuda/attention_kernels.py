@@ -16,8 +16,10 @@ attends to, 0 for all.
 import triton
 import triton.language as tl
 
-_MIX: tl.constexpr = tl.constexpr(0xBF58476D1CE4E5B9 - (1 << 64))
-"""SplitMix64's first factor, as in `kernels.dropout`."""
+from maskwright.core.randomness import SPLITMIX_MULTIPLIERS
+
+_MIX: tl.constexpr = tl.constexpr(SPLITMIX_MULTIPLIERS[0] - (1 << 64))
+"""As a signed number, as in `kernels.dropout`."""
 _LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
