@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.evaluation import (
 from sentence_transformers.sentence_transformer.losses import CoSENTLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import nn
 from torch.utils.data import RandomSampler
-from transformers import PrinterCallback, TrainerCallback, set_seed
+from transformers import PrinterCallback, TrainerCallback, TrainerState, set_seed
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import save_sentence_folder
@@ -42,6 +42,9 @@ METRICS: Mapping[Rows, tuple[str, ...]] = {
     "triplets": ("cosine_accuracy",),
 }
 """Reported metrics of the evaluators, the main one first; texts alone cannot be evaluated."""
+
+_PartScores = Mapping[str, Mapping[str, float]]
+"""Metrics by part: "dev", "test"."""
 
 
 def _evaluator(rows: Rows, examples: Sequence[TextExample], size: int | None = None) -> Any:
@@ -214,14 +217,7 @@ def train(
     model.to(machine.device)
     rows, examples = {name: rows_of(part) for name, part in parts.items()}, parts["train"].examples
     kind = rows["train"]
-    # CoSENTLoss: its documentation recommends it over CosineSimilarityLoss, a stronger signal. It reads only the order
-    # of the scores, so that they need no scaling. The other loss makes SimCSE of texts (Gao et al. 2021): a text is its
-    # own positive, with other dropout; temperature 0.05 is the loss's default.
-    loss: nn.Module = CoSENTLoss(model) if kind == "scored pairs" else MultipleNegativesRankingLoss(model)
-    loss_name = type(loss).__name__
-    if settings.dimensions:
-        loss_name = f"{loss_name} at {', '.join(map(str, settings.dimensions))} and all dimensions"
-        loss = MatryoshkaLoss(model, loss, [model.get_embedding_dimension(), *settings.dimensions])
+    loss, loss_name = _loss(model, kind, settings.dimensions)
     reporter.message(
         "plan",
         f"{existing.name} on {len(examples):,} {kind} with {loss_name} into {folder.path}: "
@@ -263,13 +259,10 @@ def train(
     if session.stopped:
         return None
     trained, state = scores(), trainer.state
-    kept, best_step, is_rising = trained, state.best_global_step or state.global_step, False
-    if main is not None:
-        first, last = (comparable(each["dev"][main]) for each in (before, trained))
-        history = [comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
-        is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
-        if last < first:
-            model, kept, best_step = _model(existing, settings.dropout, seed), before, 0
+    kept, best_step = trained, state.best_global_step or state.global_step
+    is_worse, is_rising = _development(before, trained, main, state)
+    if is_worse:
+        model, kept, best_step = _model(existing, settings.dropout, seed), before, 0
     sizes = {
         str(size): {
             name: _scores(_evaluator(rows[name], parts[name].examples, size), model, rows[name]) for name in evaluators
@@ -289,6 +282,28 @@ def train(
         "is_rising": is_rising,
     }
     return {"row": row, "before": before, "trained": trained, "sizes": sizes, "loss": loss_name}
+
+
+def _loss(model: SentenceTransformer, rows: Rows, dimensions: Sequence[int]) -> tuple[nn.Module, str]:
+    """Return the loss of these rows and its name."""
+    # CoSENTLoss: its documentation recommends it over CosineSimilarityLoss, a stronger signal. It reads only the order
+    # of the scores, so that they need no scaling. The other loss makes SimCSE of texts (Gao et al. 2021): a text is its
+    # own positive, with other dropout; temperature 0.05 is the loss's default.
+    loss: nn.Module = CoSENTLoss(model) if rows == "scored pairs" else MultipleNegativesRankingLoss(model)
+    name = type(loss).__name__
+    if not dimensions:
+        return loss, name
+    matryoshka = MatryoshkaLoss(model, loss, [model.get_embedding_dimension(), *dimensions])
+    return matryoshka, f"{name} at {', '.join(map(str, dimensions))} and all dimensions"
+
+
+def _development(before: _PartScores, trained: _PartScores, main: str | None, state: TrainerState) -> tuple[bool, bool]:
+    """Return whether dev is worse than before training, and whether it was best in the last epoch."""
+    if main is None:
+        return False, False
+    first, best = (comparable(scores["dev"][main]) for scores in (before, trained))
+    history = [comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
+    return best < first, bool(history) and history[-1] > max([first, *history[:-1]])
 
 
 def _dataset(rows: Rows, examples: Sequence[TextExample]) -> Dataset:

@@ -95,18 +95,7 @@ def finetune_embedding(
         existing = open_existing(str(model))
         modules = existing.modules
         modules.check(existing.name)
-        size = existing.config.hidden_size if modules.dense is None else modules.dense.out_features
-        if too_large := [each for each in settings.dimensions if each >= size]:
-            raise RecipeError(
-                f"--dimensions has {too_large[0]}, and the vectors of {existing.name} have {size}",
-                allowed=f"1 to {size - 1}",
-            )
-        if repeated := [each for each, count in Counter(settings.dimensions).items() if count > 1]:
-            raise RecipeError(
-                f"--dimensions has {repeated[0]} more than once: {', '.join(map(str, settings.dimensions))}",
-                allowed=f"different sizes, each 1 to {size - 1}",
-                hint=f"Use `--dimensions {','.join(map(str, dict.fromkeys(settings.dimensions)))}`.",
-            )
+        _check_dimensions(settings.dimensions, existing)
         folder.refuse_model(existing.folder)
         parts, read_as, notes = _read(request, reporter)
         rows = rows_of(parts["train"])
@@ -153,19 +142,7 @@ def finetune_embedding(
             if not record["row"]["best_epoch"]:
                 notes = (*notes, _decline_message(record, settings))
                 reporter.message("warning", notes[-1])
-            results = Results(
-                task=TASK,
-                kind=TASK,
-                model=existing.name,
-                data=data_of(parts, truncated),
-                settings=settings.model_dump(mode="json"),
-                rows=(SeedRow(**record["row"]),),
-                notes=notes,
-                precision=record["machine"]["precision"],
-                pairs=rows != "texts",
-                baselines={"before training": record["before"]} if record["before"] else {},
-                sizes=record.get("sizes", {}),
-            )
+            results = _results(record, existing.name, data_of(parts, truncated), rows, settings, notes)
             save_read_as(out, read_as)
             facts = read_card_facts(existing.folder, existing.name)
             write_results(out, results, _model_card(out.name, results, facts))
@@ -173,6 +150,46 @@ def finetune_embedding(
             folder.write_record({**record, "outputs": outputs, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
+
+
+def _check_dimensions(dimensions: Sequence[int], existing: Checkpoint) -> None:
+    dense = existing.modules.dense
+    size = existing.config.hidden_size if dense is None else dense.out_features
+    if too_large := [each for each in dimensions if each >= size]:
+        raise RecipeError(
+            f"--dimensions has {too_large[0]}, and the vectors of {existing.name} have {size}",
+            allowed=f"1 to {size - 1}",
+        )
+    if repeated := [each for each, count in Counter(dimensions).items() if count > 1]:
+        raise RecipeError(
+            f"--dimensions has {repeated[0]} more than once: {', '.join(map(str, dimensions))}",
+            allowed=f"different sizes, each 1 to {size - 1}",
+            hint=f"Use `--dimensions {','.join(map(str, dict.fromkeys(dimensions)))}`.",
+        )
+
+
+def _results(
+    record: Mapping[str, Any],
+    model: str,
+    data: Mapping[str, Mapping[str, Any]],
+    rows: Rows,
+    settings: EmbeddingSettings,
+    notes: tuple[str, ...],
+) -> Results:
+    """Return the results of a trained run; `record` is in its `run.json`."""
+    return Results(
+        task=TASK,
+        kind=TASK,
+        model=model,
+        data=data,
+        settings=settings.model_dump(mode="json"),
+        rows=(SeedRow(**record["row"]),),
+        notes=notes,
+        precision=record["machine"]["precision"],
+        pairs=rows != "texts",
+        baselines={"before training": record["before"]} if record["before"] else {},
+        sizes=record.get("sizes", {}),
+    )
 
 
 def _decline_message(record: Mapping[str, Any], settings: EmbeddingSettings) -> str:
