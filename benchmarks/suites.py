@@ -219,7 +219,7 @@ def inference(settings: Settings) -> Iterator[Table]:
         vocabulary = 300 if settings.quick else model.vocabulary
         for case, lengths in _LENGTHS.items():
             for work in ("fill-mask", "embed"):
-                if not (settings.wants(case) or settings.wants(work)) or max(lengths) > longest:
+                if not any(map(settings.wants, (case, work, f"{work} {case}"))) or max(lengths) > longest:
                     continue
                 inputs = texts.texts(lengths, vocabulary)
                 if work == "fill-mask":
