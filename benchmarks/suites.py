@@ -215,7 +215,11 @@ def inference(settings: Settings) -> Iterator[Table]:
     engines = {HF: "torch", "ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
     for size, model in _sizes(settings, ("base",)):
         longest = 8192 if model.recipe.startswith("modernbert") else 512
-        task = prepare(settings, model, overrides=[f"encoder.max_positions={longest}"])
+        task = prepare(
+            settings,
+            model,
+            overrides=[f"encoder.max_positions={longest}", f"training.phases=[{{share: 1.0, max_length: {longest}}}]"],
+        )
         vocabulary = 300 if settings.quick else model.vocabulary
         for case, lengths in _LENGTHS.items():
             for work in ("fill-mask", "embed"):

@@ -83,7 +83,8 @@ def test_the_load_of_others_is_that_of_the_last_half_second_or_of_now(monkeypatc
     monkeypatch.setattr(CpuTimes, "now", classmethod(lambda _: readings[-1]))
     monkeypatch.setattr(contention.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(contention.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(contention, "_runnable_others", lambda: 3.0)
+    runnable = [3.0]
+    monkeypatch.setattr(contention, "_runnable_others", lambda: runnable[-1])
     load = OtherLoad()
     assert load.cores() == 3.0
     readings.append(after(0.5, 1.0, seconds=0.12))
@@ -99,6 +100,9 @@ def test_the_load_of_others_is_that_of_the_last_half_second_or_of_now(monkeypatc
     readings.append(START)
     clock[0] += 60
     assert load.cores() == 3.0  # an average over a minute would say nothing about now
+    for now, seen in ((1.0, 1.0), (2.0, 1.0), (0.0, 0.0), (3.0, 0.0)):
+        runnable.append(now)
+        assert load.cores() == seen  # a thread that ran for a moment does not count
 
 
 def test_running_threads_of_this_process_are_not_those_of_others(tmp_path: Path) -> None:

@@ -52,21 +52,25 @@ def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, wa
 class OtherLoad:
     """The cores that other processes use: over the last half second of CPU time.
 
-    After two seconds without a call it is the number of their runnable threads, for a tenth of a second.
+    After two seconds without a call it is the number of their runnable threads: the fewest that the calls of the next
+    tenth of a second see, since a thread may run for a moment only, as that of a server's client does.
     """
 
     def __init__(self) -> None:
         self._before: CpuTimes | None = None
         self._read = -_STALE_SECONDS
-        self._cores = 0.0
+        self._cores, self._is_sampled = 0.0, False
 
     def cores(self) -> float:
         """Return the number of cores; 0 on a system without /proc. Takes 1 us, and 50 us every half second."""
         now = time.monotonic()
         if now - self._read < _CHECK_SECONDS:
+            if self._is_sampled and self._cores:
+                self._cores = min(self._cores, _runnable_others())
             return self._cores
         before, after = self._before, CpuTimes.now()
-        if before is None or after is None or now - self._read > _STALE_SECONDS:
+        self._is_sampled = before is None or after is None or now - self._read > _STALE_SECONDS
+        if before is None or after is None or self._is_sampled:
             self._cores = _runnable_others()
             now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # A single reading is noisy.
         else:
@@ -83,11 +87,12 @@ def _runnable_others(proc: Path = Path("/proc")) -> float:
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         runnable = int((proc / "loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
-        states = [
-            path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-            for path in (proc / "self/task").glob("*/stat")
-        ]
-        return max(0.0, runnable - states.count("R"))
+        if runnable <= 1:  # This thread.
+            return 0.0
+        for task in os.listdir(proc / "self/task"):
+            with open(proc / "self/task" / task / "stat", encoding="utf-8", errors="replace") as file:
+                runnable -= file.read().rpartition(")")[2].split()[0] == "R"
+        return max(0.0, float(runnable))
     return 0.0
 
 
