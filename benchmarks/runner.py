@@ -346,6 +346,13 @@ def busy_processes(count: int) -> Iterator[None]:
             process.communicate()
 
 
+def settle(call: Callable[[], object], seconds: float = 0.7) -> None:
+    """Call it for a while: a contender that looks at the load of the last half second sees the others' turns before."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        call()
+
+
 def peak_memory() -> int | None:
     """Return the largest resident size of this process in bytes; None where the system does not say."""
     try:
