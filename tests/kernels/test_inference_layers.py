@@ -304,13 +304,14 @@ class TestInC:
                 os._exit(0 if torch.equal(model.layers(hidden, sequences), before) else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
-    def test_positions_and_embeddings_that_do_not_exist_are_refused(self, precision: ops.Precision) -> None:
-        model, batch = compiled(encoder("bert"), precision), batch_of([6, 5]).batch
+    @pytest.mark.parametrize("name", ["bert", "modernbert"])
+    def test_positions_and_embeddings_that_do_not_exist_are_refused(self, precision: ops.Precision, name: str) -> None:
+        model, batch = compiled(encoder(name), precision), batch_of([6, 5]).batch
         for position in (11, 1 << 40, -12):
             with pytest.raises(IndexError):
                 model(batch, torch.tensor([0, position]))
         assert torch.equal(model(batch, torch.tensor([-11])), model(batch)[:1])
-        for field in ("ids", "position_ids", "segment_ids"):
+        for field in ("ids", "position_ids", *["segment_ids"] * (name == "bert")):
             for number in (-3, WORDS, 1 << 62):
                 with pytest.raises(IndexError):
                     model(replace(batch, **{field: torch.full((11,), number)}))
@@ -322,6 +323,21 @@ class TestInC:
         bounds = torch.zeros(1, dtype=torch.int32)
         empty = replace(batch, ids=none, position_ids=none, segment_ids=none, cu_seqlens=bounds)
         assert model(empty).shape == (0, 64)
+
+    @pytest.mark.parametrize("name", ["bert", "last layer with a window"])
+    def test_empty_sequences_change_nothing(self, precision: ops.Precision, name: str) -> None:
+        model, batch = compiled(encoder(name), precision), batch_of([5, 4]).batch
+        bounds = torch.tensor([0, 0, 5, 5, 9, 9], dtype=torch.int32)
+        positions = torch.tensor([8, 0, 5, 4])
+        assert torch.equal(model(replace(batch, cu_seqlens=bounds)), model(batch))
+        assert torch.equal(model(replace(batch, cu_seqlens=bounds), positions), model(batch)[positions])
+
+    def test_no_default_device_is_used(self, precision: ops.Precision) -> None:
+        batch = batch_of([5, 4]).batch
+        wanted = compiled(encoder("modernbert"), precision)(batch)
+        with torch.device("meta"):
+            hidden = compiled(encoder("modernbert"), precision)(batch, torch.arange(9, device=CPU))
+        assert torch.equal(hidden, wanted)
 
     def test_nan_stays_in_its_text(self, precision: ops.Precision) -> None:
         model = make_encoder(hidden_activation="relu")
@@ -342,16 +358,16 @@ class TestInC:
             {"hidden_size": 80, "num_heads": 1, "intermediate_size": 336, "num_layers": 1},
             {"hidden_size": 128, "num_heads": 2, "intermediate_size": 1040, "max_positions": 530},
             {
-                **{"hidden_size": 96, "num_heads": 1, "intermediate_size": 144, "max_positions": 300},
+                **{"hidden_size": 96, "num_heads": 1, "intermediate_size": 144, "max_positions": 1100},
                 **{"positions": "rotary", "attention_window": 64, "norm_placement": "pre", "feed_forward": "gated"},
             },
         ],
         ids=str,
     )
-    def test_every_multiple_of_sixteen_is_supported(self, precision: ops.Precision, shape: dict[str, int]) -> None:
+    def test_every_multiple_of_sixteen_is_supported(self, precision: ops.Precision, shape: dict[str, object]) -> None:
         source = make_encoder(**shape)
         sequences = [np.arange(length) % WORDS for length in (source.config.max_positions, 17, 8, 1)]
-        (text_batch,) = batches(sequences, tokens=1000, device=CPU)
+        (text_batch,) = batches(sequences, tokens=2000, device=CPU)
         with torch.no_grad():
             wanted = source(text_batch.batch).hidden
         model = compiled(source, precision)

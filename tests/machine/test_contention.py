@@ -110,6 +110,7 @@ def test_running_threads_of_this_process_are_not_those_of_others(tmp_path: Path)
     for task, state in {"10": "R", "11": "R", "12": "S"}.items():
         (tmp_path / "self/task" / task).mkdir(parents=True)
         (tmp_path / "self/task" / task / "stat").write_text(f"{task} (a (name) R) {state} 1 2 3\n")
+    (tmp_path / "self/task/13").mkdir()  # It has just ended.
     assert contention._runnable_others(tmp_path) == 3.0
     assert contention._runnable_others(tmp_path / "absent") == 0.0
 

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from toy_runs import TOY, train_toy, write_corpus
 
 from maskwright.core.storage.files import read_json
+from maskwright.core.types import Documents
 from maskwright.fitting.resolve import fit_phrases
 from maskwright.recipes.catalog import resolve
 from maskwright.training.start import preparation
@@ -120,6 +122,12 @@ def test_documents_of_one_sentence_are_warned_of_if_pairs_are_predicted(tmp_path
     assert all(setting in warning for setting in remedy)
     assert not run(corpus, "bert/tiny", (*TOY, *remedy), out="without").on("warning", "two sentences")
     assert not run(english(tmp_path), "bert/tiny", out="english").on("warning", "two sentences")
+
+
+def test_vectors_of_sentences_need_no_pairs() -> None:
+    single = Documents(np.arange(1, 11), first=np.arange(10), last=np.arange(1, 11))
+    assert len(list(preparation.pair_warnings(resolve("bert/base"), single))) == 1
+    assert not list(preparation.pair_warnings(resolve("embedder/tiny"), single))
 
 
 def test_short_documents_that_were_left_out_are_counted_on_the_screen(tmp_path: Path) -> None:

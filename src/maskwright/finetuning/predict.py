@@ -87,7 +87,7 @@ def predict(
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
         'good'
     """
-    if isinstance(inputs, str) and inputs.endswith(_FILE_SUFFIXES) and _is_file(inputs):
+    if isinstance(inputs, str) and inputs.lower().endswith(_FILE_SUFFIXES) and _is_file(inputs):
         raise DataError(
             f"the input {inputs!r} is the name of a file",
             hint=f"Read the file with `file={inputs!r}`, or predict the name itself in a list, `[{inputs!r}]`.",

@@ -53,7 +53,7 @@ class OtherLoad:
     """The cores that other processes use: over the last half second of CPU time.
 
     After two seconds without a call it is the number of their runnable threads: the fewest that the calls of the next
-    tenth of a second see, since a thread may run for a moment only, as that of a server's client does.
+    tenth of a second see, since a thread may run for a moment only, such as a server's client.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,10 @@ class OtherLoad:
         self._cores, self._is_sampled = 0.0, False
 
     def cores(self) -> float:
-        """Return the number of cores; 0 on a system without /proc. Takes 1 us, and 50 us every half second."""
+        """Return the number of cores; 0 on a system without /proc.
+
+        Takes 1 us, and 50 us every half second and while threads of others are counted.
+        """
         now = time.monotonic()
         if now - self._read < _CHECK_SECONDS:
             if self._is_sampled and self._cores:
@@ -90,7 +93,8 @@ def _runnable_others(proc: Path = Path("/proc")) -> float:
         if runnable <= 1:  # This thread.
             return 0.0
         for task in os.listdir(proc / "self/task"):
-            with open(proc / "self/task" / task / "stat", encoding="utf-8", errors="replace") as file:
+            path = proc / "self/task" / task / "stat"
+            with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:  # It may end.
                 runnable -= file.read().rpartition(")")[2].split()[0] == "R"
         return max(0.0, float(runnable))
     return 0.0

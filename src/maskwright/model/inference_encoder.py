@@ -68,7 +68,7 @@ def _layers(encoder: Encoder, precision: ops.Precision) -> ops.InferenceLayers |
     feed_forward = [cast(FeedForward, each) for each in encoder.ffn_blocks]
     rotations: dict[float, Tensor] = {}
     if config.positions == "rotary":
-        positions = torch.arange(config.max_positions)
+        positions = torch.arange(config.max_positions, device="cpu")
         for theta in {config.theta(layer) for layer in range(config.num_layers)}:
             rotations[theta] = torch.cat(Rotation.at(positions, config.head_size, theta), -1).flatten(1)
     return ops.inference_layers(

@@ -27,8 +27,8 @@ typedef struct {
 /* Which keys a query attends to: those at most `reach` tokens away. */
 typedef struct {
     int64_t reach;
-    const int64_t *positions; /* of the queries, counted like `first`, the position of the first key */
-    int64_t first;
+    const int64_t *positions; /* of the queries; NULL for 0, 1, ... */
+    int64_t first;            /* the position of the first key */
 } Window;
 
 /* Which probabilities are dropped: `DropoutMask.bits` of dropout.py. */
@@ -179,9 +179,16 @@ typedef struct {
 
 static inline Span span_of(const Window *window, int64_t query, int64_t n) {
     if (!window) return (Span){0, n};
-    int64_t at = window->positions ? window->positions[query] - window->first : query;
+    int64_t at = (window->positions ? window->positions[query] : query) - window->first;
     int64_t begin = at - window->reach, end = at + window->reach + 1;
     return (Span){begin < 0 ? 0 : begin, end > n ? n : end};
+}
+
+/* Which of sixteen keys, from `key` on, are in a span. */
+static inline __mmask16 inside(Span span, int64_t key) {
+    int64_t begin = span.begin - key, end = span.end - key;
+    if (begin >= LANES || end <= 0) return 0;
+    return (__mmask16)((end >= LANES ? 0xffff : (1u << end) - 1) & ~(begin <= 0 ? 0 : (1u << begin) - 1));
 }
 
 /* `softmax` has `heads` numbers from query to query; NULL where no backward pass follows. `window` is NULL for all
@@ -217,6 +224,7 @@ static void attend_head(Values queries, int64_t m, Values keys, Values values, i
             const int16_t *bits = dropout->rows ? bits_of(dropout, first + row, n, numbers) : NULL;
             for (int64_t key = begin; key < end; key += LANES) {
                 v16 e = exponential_of(load(of + key), peak, alpha);
+                if (window) e = only(inside(spans[row], key), e); /* nothing: whatever other queries are in the tile */
                 sum += e;
                 store(of + key, bits ? only(kept(bits + key, dropout), e) : e);
             }

@@ -3,7 +3,7 @@
    structures.
 
    Bias, activation, residual and LayerNorm of a product are computed while its numbers are in a register or in L1;
-   that, and not the product itself, is what is faster here than a chain of library calls.
+   that, and not the product itself, is what is faster here than a chain of library calls. A gate reads them again.
 
    Threads share a layer's outputs. Every number is computed by one thread in one order, so a result depends neither on
    how many there are nor on what else is in the batch. */
@@ -12,6 +12,7 @@
 #include "attention.h"
 
 #define CACHE_LINE 64 /* cache line size in bytes */
+#define QUERIES 512   /* of one task of attention, a multiple of ROWS: heads of a long text are shared by threads */
 
 typedef struct {
     const void *weight;       /* whole panels of outputs; their layout depends on the precision */
@@ -61,7 +62,7 @@ typedef struct {
     float *projected;       /* 3 x width; gated: no less than 2 x inner */
     float *context, *other; /* width */
     float *normed;          /* width; pre-norm only */
-    float *inner;           /* inner, and no less than width */
+    float *inner;           /* inner */
     float *scores;          /* each thread's own: `attention_workspace` */
     int8_t *quantized;      /* the larger of inner and width; only for 8-bit products, like the next */
     Quantization *quantizations;
@@ -94,7 +95,7 @@ static inline __attribute__((always_inline)) void compute(const Dense *dense, co
 
 static void apply(const Dense *dense, const Dense *after, const float *values, const Workspace *workspace, int64_t tokens,
                   int64_t activation, const float *residual, float *to) {
-    /* Four copies of the code, each without questions inside. */
+    /* Four copies of the code, each without branches inside. */
     switch (activation) {
     case GELU: compute(dense, after, values, workspace, tokens, GELU, residual, to); break;
     case GELU_TANH: compute(dense, after, values, workspace, tokens, GELU_TANH, residual, to); break;
@@ -178,27 +179,38 @@ typedef struct {
     int64_t window;               /* -1 for none */
 } Attention;
 
-/* One head of `count` queries of one sequence, from `query` on; `positions` are those of all queries in the batch, NULL
-   for a sequence's own tokens. */
+/* One head of `count` queries of one sequence, from `query` on. `positions` are those of all queries in the batch, NULL
+   for a sequence's own tokens, which with a window copy the keys in reach only. */
 static void attend(const Attention *a, const Encoder *encoder, const Batch *batch, const Workspace *workspace,
                    int64_t query, int64_t count, const int64_t *positions, int64_t sequence, int64_t head) {
     int64_t size = encoder->width / encoder->heads, i = head * size;
     int64_t first = batch->cu_seqlens[sequence], n = batch->cu_seqlens[sequence + 1] - first;
+    Window window = {a->window, positions ? positions + query : NULL, first};
+    if (!positions && a->window >= 0) {
+        int64_t own = query - first, begin = own - a->window, end = own + count + a->window;
+        begin = begin < 0 ? 0 : begin / LANES * LANES; /* so that sums have the same order */
+        window.first = begin - own;
+        n = (end < n ? end : n) - begin;
+        first += begin;
+    }
     Values queries = {a->queries + query * a->query_stride + i, a->query_stride};
     Values keys = {a->keys + first * a->stride + i, a->stride}, values = {a->values + first * a->stride + i, a->stride};
     Dropout none = {.scale = 1.0f};
-    Window window = {a->window, positions ? positions + query : NULL, first};
-    attend_head(queries, count, keys, values, n, size, a->window < 0 ? NULL : &window, &none, a->context + query * encoder->width + i, encoder->width,
-                NULL, 0, workspace->scores + omp_get_thread_num() * attention_workspace(size, batch->longest));
+    attend_head(queries, count, keys, values, n, size, a->window < 0 ? NULL : &window, &none,
+                a->context + query * encoder->width + i, encoder->width, NULL, 0,
+                workspace->scores + omp_get_thread_num() * attention_workspace(size, batch->longest));
 }
 
 static void attend_all(const Attention *a, const Encoder *encoder, const Batch *batch, const Workspace *workspace) {
-#pragma omp for schedule(dynamic) collapse(2)
+    int64_t parts = (batch->longest + QUERIES - 1) / QUERIES;
+#pragma omp for schedule(dynamic) collapse(3)
     for (int64_t sequence = 0; sequence < batch->sequences; sequence++)
-        for (int64_t head = 0; head < encoder->heads; head++) {
-            int64_t first = batch->cu_seqlens[sequence], count = batch->cu_seqlens[sequence + 1] - first;
-            attend(a, encoder, batch, workspace, first, count, NULL, sequence, head);
-        }
+        for (int64_t head = 0; head < encoder->heads; head++)
+            for (int64_t part = 0; part < parts; part++) {
+                int64_t first = batch->cu_seqlens[sequence] + part * QUERIES, end = batch->cu_seqlens[sequence + 1];
+                int64_t count = end - first < QUERIES ? end - first : QUERIES;
+                if (count > 0) attend(a, encoder, batch, workspace, first, count, NULL, sequence, head);
+            }
 }
 
 static int64_t sequence_of(const Batch *batch, int64_t token) {

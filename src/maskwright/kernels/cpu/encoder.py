@@ -47,7 +47,7 @@ class Sublayer:
 
 @dataclass(frozen=True, slots=True)
 class InferenceLayer:
-    """What one layer computes with.
+    """Sublayers, window and rotation of one layer.
 
     Attributes:
         attention, feed_forward: The numbers of its sublayers.
@@ -182,11 +182,12 @@ class InferenceLayers:
         hidden, tokens, width = _fp32(hidden).clone(), len(hidden), self._width
         cu_seqlens = sequences.cu_seqlens.to("cpu", torch.int64).contiguous()
         # Indexing raises on positions that do not exist; the C code would read there.
-        outputs = None if output_positions is None else torch.arange(tokens)[output_positions]
+        outputs = None if output_positions is None else torch.arange(tokens, device="cpu")[output_positions]
         positions = None
         if self._num_positions is not None:
-            assert position_ids is not None
-            positions = torch.arange(self._num_positions)[position_ids]
+            if position_ids is None or len(position_ids) != tokens or position_ids.min() < 0:
+                raise IndexError(f"rotary positions need a position from 0 on for each of the {tokens} tokens")
+            positions = torch.arange(self._num_positions, device="cpu")[position_ids]
         num_outputs = tokens if outputs is None else len(outputs)
         if not tokens or not num_outputs:
             return hidden.new_zeros(num_outputs, width)
@@ -198,7 +199,7 @@ class InferenceLayers:
             most * width,
             most * width,
             most * width if self._is_pre_norm else 0,
-            most * widest,
+            most * self._inner,
             threads * self._code.attention_workspace(width // self._num_heads, longest),
             most * widest // 4 if self._quantizes else 0,
             most * _QUANTIZATION if self._quantizes else 0,

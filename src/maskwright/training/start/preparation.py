@@ -35,6 +35,7 @@ from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import Choice
 from maskwright.pretext.formats.base import assemble
+from maskwright.pretext.objectives.pair import PairObjective
 from maskwright.pretext.replacement.base import VocabularyFacts, corrupt
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
@@ -455,15 +456,17 @@ def span_warnings(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Ite
 
 def pair_warnings(recipe: Recipe, documents: Documents) -> Iterator[str]:
     """Yield a warning if an objective needs consecutive sentences and few documents have two."""
-    kinds = [objective.kind for objective in recipe.objectives if objective.predicts == "sequence"]
+    kinds = [objective.kind for objective in recipe.objectives if isinstance(objective, PairObjective)]
+    others = [objective.kind for objective in recipe.objectives if objective.kind not in kinds]
+    if not kinds:
+        return
     several = int(np.count_nonzero(documents.last - documents.first > 1))
-    if kinds and several < _FEW_PAIRS * len(documents):
-        others = [objective.kind for objective in recipe.objectives if objective.kind not in kinds]
+    if several < _FEW_PAIRS * len(documents):
         yield (
             f"only {several:,} of {pluralize(len(documents), 'document')} have two sentences or more, which objective "
             f"{kinds[0]!r} needs for pairs of consecutive texts; if each text file is one document, use "
-            "`--clean text_documents=files`; else train without this objective, "
-            f"`--set format=full_sentences --set objectives=[{','.join(others)}]`"
+            "`--clean text_documents=files`; else train without this objective"
+            + (f", `--set format=full_sentences --set objectives=[{','.join(others)}]`" if others else "")
         )
 
 
