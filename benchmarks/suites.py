@@ -45,6 +45,7 @@ SIZES: Mapping[str, Size] = {
     "electra": Size("electra/small", 16, 32),
     "modernbert-base": Size("modernbert/base", 8, 4),
     "modernbert-mini": Size("modernbert/mini", 8, 16),
+    "maskwright-mini": Size("maskwright/mini", 8, 16),
 }
 _TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
 
@@ -109,7 +110,7 @@ def prepare(
     ]
     if not electra:
         recipe += ["objectives=[{kind: mlm}]", "encoder.pooler=false"]
-    if size.recipe.startswith(("albert", "modernbert")):
+    if size.recipe.startswith(("albert", "modernbert", "maskwright")):
         recipe.append("tokenizer.kind=wordpiece")  # The text's words; another kind's tokens would not be these.
     ours = {
         "corpus": str(corpus),
