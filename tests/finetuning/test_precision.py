@@ -126,11 +126,11 @@ def test_int8_layers_compute_predictions_and_evaluation(wide, monkeypatch):
                 integers, scales = quantize_int8(module.weight.data)
                 module.weight.data = integers * scales[:, None]
 
-        def compute(hidden, sequences, positions):
+        def compute(hidden, sequences, positions, position_ids):
             copied.embed = lambda *_: hidden
             ids = torch.zeros(len(hidden), dtype=torch.int64)
             bounds = {"cu_seqlens": sequences.cu_seqlens, "max_seqlen": sequences.max_seqlen}
-            return copied.encode(PackedBatch(ids=ids, position_ids=ids, segment_ids=ids, **bounds), positions)
+            return copied.encode(PackedBatch(ids=ids, position_ids=position_ids, segment_ids=ids, **bounds), positions)
 
         return compute
 
