@@ -13,5 +13,6 @@ their timed rounds. `--toy` runs every case at toy size on a CPU, as the tests d
 and precision of a GPU, nor the minutes that a job needs there.
 
 DATA contains `blimp/`, the GLUE folders `SST-2`, `MRPC`, `STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and
-`synonyms_en_oewn/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
+`synonyms_en_oewn/`; for `chinese`, a job to run with Chinese text alone, `chnsenticorp/`, `afqmc/`, `weibo_ner/` and
+`synonyms_zh_cilin/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
 """

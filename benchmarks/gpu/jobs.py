@@ -7,7 +7,13 @@ GLUE = (
     *("sst-2=glue/SST-2", "mrpc=glue/MRPC", "sts-b=glue/STS-B", "cola=glue/CoLA", "rte=glue/RTE"),
     "wnut-17=wnut17_ner",
 )
+CHINESE = ("chnsenticorp=chnsenticorp", "afqmc=afqmc", "weibo-ner=weibo_ner")
 VOCABULARY = "tokenizer.vocab_size=16384"
+BATCH = "training.batch_sequences=128"
+"""Larger steps than the fitted ones, at which several runs of bert/small together had 0.5 M tokens/s; one with larger
+steps had 1.4 M (LOG.md). The fitted learning rate follows."""
+EQUAL = {"flops": 8.6e15}
+"""Of 100 M tokens of bert/small at length 128."""
 MLM_ONLY = ("objectives=[{kind: mlm}]", "format={kind: doc_sentences}", "encoder.pooler=false")
 BODY = (
     *("encoder.norm_placement=pre", "encoder.first_attention_norm=false", "encoder.positions=rotary"),
@@ -110,6 +116,23 @@ def tuned() -> Iterator[Case]:
         yield from _probed(f"together {name}", prefix=f"tuned {name}")
 
 
+def _equal(job: str, systems: tuple[str, ...]) -> Iterator[Case]:
+    for system in systems:
+        name = f"{job} {system}"
+        yield Case(name=name, recipe=f"{system}/small", budget=EQUAL, set=(VOCABULARY, BATCH))
+        yield from _probed(name)
+
+
+def systems() -> Iterator[Case]:
+    """Compare BERT, ELECTRA and RoBERTa at small after the FLOPs of 100 M tokens of BERT (ELECTRA, table 1)."""
+    yield from _equal("systems", ("bert", "electra", "roberta"))
+
+
+def systems_rest() -> Iterator[Case]:
+    """Train and measure ALBERT and SpanBERT as in `systems` (SpanBERT, table 2)."""
+    yield from _equal("systems_rest", ("albert", "spanbert"))
+
+
 PAIRS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "NSP": ("objectives=[{kind: mlm}, {kind: nsp}]", "format=segment_pair"),
@@ -118,13 +141,73 @@ PAIRS: Mapping[str, tuple[str, ...]] = {
 
 
 def pairs() -> Iterator[Case]:
-    """Ask whether pairs of segments in pretraining help tasks of pairs, and what they cost elsewhere."""
+    """Ask what NSP and SOP learn of each other's task and bring elsewhere, 50 M tokens each (ALBERT, table 5)."""
     for name, overrides in PAIRS.items():
         if overrides:
             overrides = (*overrides, "family=maskwright", "encoder.type_vocab_size=2", "encoder.pooler=true")
         values = (VOCABULARY, *overrides)
         yield Case(name=f"pairs {name}", recipe="maskwright/small", budget={"tokens": 5e7}, set=values)
-        yield from _probed(f"pairs {name}")
+        yield from _probed(f"pairs {name}", ("intrinsic", "blimp", *GLUE))
+
+
+def _albert(job: str, shapes: Mapping[str, tuple[str, int]]) -> Iterator[Case]:
+    for name, (shared, width) in shapes.items():
+        shape = ("encoder.num_layers=6", f"encoder.sharing={shared}", f"encoder.embedding_size={width}")
+        case = Case(
+            name=f"{job} {name}", recipe="albert/small", budget={"tokens": 6e7}, set=(VOCABULARY, BATCH, *shape)
+        )
+        yield case
+        yield from _probed(case.name, ("blimp", *GLUE[:2]))
+
+
+def sharing() -> Iterator[Case]:
+    """Share nothing, attention, feed-forward or all in ALBERT of 6 layers, 60 M tokens each (ALBERT, table 4)."""
+    yield from _albert("sharing", {name: (name, 128) for name in ("none", "attention", "ffn", "all")})
+
+
+def embeddings() -> Iterator[Case]:
+    """Embed in 64 or 512 dimensions, layers shared or not; `sharing` has 128 (ALBERT, table 3)."""
+    shapes = {f"{size}, sharing {name}": (name, size) for size in (64, 512) for name in ("none", "all")}
+    yield from _albert("embeddings", shapes)
+
+
+def chinese() -> Iterator[Case]:
+    """Compare BERT, BERT-wwm, ERNIE and MacBERT at small on Chinese text, 60 M tokens each (Cui et al.)."""
+    synonyms = "replacement.table.source=DATA/synonyms_zh_cilin/cilin_synonyms.tsv"
+    for system in ("bert", "bert-wwm", "ernie", "macbert"):
+        values = (VOCABULARY, BATCH, *([synonyms] if system == "macbert" else []))
+        name = f"chinese {system}"
+        yield Case(name=name, recipe=f"{system}/small", budget={"tokens": 6e7}, set=values)
+        yield from _probed(name, CHINESE)
+
+
+def base() -> Iterator[Case]:
+    """Train the recommended recipe at base for 5.5 minutes, which leaves three for its text and probes."""
+    yield Case(name="base", recipe="maskwright/base", budget={"minutes": 5.5})
+    yield from _probed("base")
+
+
+def distil() -> Iterator[Case]:
+    """Ask which share of BERT's scores its student of half the layers has, beside one without a teacher."""
+    runs = (
+        Case(name="distil teacher", recipe="bert/small", budget={"tokens": 1e8}, set=(VOCABULARY, BATCH)),
+        Case(
+            name="distil student",
+            recipe="distilbert/small",
+            budget={"tokens": 6e7},
+            set=("teacher.model=TEACHER",),
+            run="distil teacher",
+        ),
+        Case(
+            name="distil alone",
+            recipe="bert/small",
+            budget={"tokens": 6e7},
+            set=(VOCABULARY, "encoder.num_layers=2"),
+        ),
+    )
+    for case in runs:
+        yield case
+        yield from _probed(case.name)
 
 
 def electra() -> Iterator[Case]:
@@ -156,5 +239,8 @@ class Job:
 
 JOBS: Mapping[str, Job] = {
     each.__name__: Job((each.__doc__ or "").strip(), tuple(each()))
-    for each in (checks, speed, factors, together, tuned, pairs, electra, muon)
+    for each in (
+        *(checks, speed, factors, together, tuned, systems, systems_rest, pairs, sharing, embeddings, chinese, base),
+        *(distil, electra, muon),
+    )
 }

@@ -1,18 +1,22 @@
 """The jobs for a GPU: their recipes exist, they run at toy size on a CPU, and their results become tables."""
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.jobs import JOBS
+from benchmarks.gpu.jobs import JOBS, Job
 from benchmarks.gpu.report import report
+from benchmarks.gpu.run import Setup, run_case
 from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes.catalog import resolve
 from tests.training.toy_runs import write_corpus
 
+PROBED = ("train", "probe")
 CASES = [case for job in JOBS.values() for case in job.cases]
 
 
@@ -37,22 +41,104 @@ def test_cases_need_runs_of_the_cases_before_them() -> None:
         trained |= {case.name} if case.kind == "train" else set()
 
 
-@pytest.mark.slow
-def test_a_job_runs_at_toy_size_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-    corpora = [f"--corpus={write_corpus(tmp_path / f'{seed}.txt', documents=200, seed=seed)}" for seed in range(2)]
-    arguments = ["muon", "--toy", *corpora, f"--data={tmp_path}", f"--out={tmp_path / 'out'}", "--workers=1"]
-    assert main(arguments) == 0
-    text = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
-    ended = {line["case"] for line in lines if line["part"] == "end"}
-    assert {case.name for case in JOBS["muon"].cases} <= ended
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Setup:
+    """Corpora and labeled sets of all jobs, a few lines each, in the files and columns of the published ones."""
+    folder = tmp_path_factory.mktemp("gpu")
+
+    def write(name: str, lines: Iterable[str]) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    texts = [f"the {('cat', 'dog')[number % 2]} sat on mat {number}" for number in range(24)]
+    pairs = [f"{text}\tthe cat sat" for text in texts]
+    labels = [number % 2 for number in range(24)]
+    labeled = {
+        "glue/SST-2": ("sentence\tlabel", [f"{text}\t{label}" for text, label in zip(texts, labels, strict=True)]),
+        "glue/MRPC": (
+            "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+            [f"{label}\t1\t2\t{pair}" for pair, label in zip(pairs, labels, strict=True)],
+        ),
+        "glue/STS-B": (
+            "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+            [f"{n}\ta\tb\t2012\t1\tnone\tnone\t{pair}\t{n % 5}.0" for n, pair in enumerate(pairs)],
+        ),
+        "glue/RTE": (
+            "index\tsentence1\tsentence2\tlabel",
+            [f"{n}\t{pair}\t{'not_' * (n % 2)}entailment" for n, pair in enumerate(pairs)],
+        ),
+        "chnsenticorp": ("label\ttext_a", [f"{label}\t我爱{'北京' * label}天安门" for label in labels]),
+    }
+    for name, (header, rows) in labeled.items():
+        for split in ("train", "dev"):
+            write(f"{name}/{split}.tsv", [header, *rows])
+    for split in ("train", "dev"):
+        write(f"glue/CoLA/{split}.tsv", [f"gj04\t{label}\t\t{text}" for text, label in zip(texts, labels, strict=True)])
+        write(f"afqmc/{split}.txt", [f"我爱北京{label}\t我爱天安门\t{label}" for label in labels])
+        write(f"weibo_ner/weiboNER_2nd_conll.{split}", ["北0\tB-GPE.NAM\n京1\tI-GPE.NAM\n我0\tO\n"] * 12)
+    for name in ("wnut17train.conll", "emerging.dev.conll"):
+        write(f"wnut17_ner/{name}", ["Anna\tB-person\nlikes\tO\nbread\tO\n"] * 12)
+    write("synonyms_en_oewn/oewn_synonyms.tsv", ["garden\tn\thouse", "dog\tn\tcat"])
+    write("synonyms_zh_cilin/cilin_synonyms.tsv", ["Aa01A01=\t花园 房子 城市"])
+    write("blimp/agreement.jsonl", ['{"sentence_good": "the cat sits", "sentence_bad": "the cat sit"}'] * 3)
+    english = [str(write_corpus(folder / f"{seed}.txt", documents=200, seed=seed)) for seed in range(2)]
+    chinese = folder / "zh.txt"
+    hanzi = str.maketrans("abcdefghijklmnopqrstuvwxyz.", "我爱北京天安门你他们是的花园房子城市红色长路面包水山。")
+    chinese.write_text(Path(english[0]).read_text(encoding="utf-8").lower().translate(hanzi), encoding="utf-8")
+    (folder / "out").mkdir()
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    return Setup(
+        data=folder, out=folder / "out", scratch=scratch, corpora=(*english,), device="cpu", toy=True,
+    )  # fmt: skip
+
+
+SECONDS_EACH = {job: [] if job in ("together", "muon") else [pytest.mark.slow] for job in JOBS}
+
+
+@pytest.mark.parametrize("job", [pytest.param(job, marks=marks) for job, marks in SECONDS_EACH.items()])
+def test_a_job_runs_at_toy_size(job: str, setup: Setup) -> None:
+    """Run all runs of a job; of its probes the first of each kind and recipe, as the others are alike at toy size."""
+    setup = replace(setup, out=setup.out / job)
+    setup.out.mkdir()
+    if job == "chinese":
+        setup = replace(setup, corpora=(str(setup.data / "zh.txt"),))
+    by_name, seen, parts = {case.name: case for case in CASES}, set[tuple[str, ...]](), set[tuple[str, str]]()
+    for case in JOBS[job].cases:
+        measured = by_name.get(case.run, case)
+        key = (case.kind, measured.recipe, *case.probes)
+        if case.kind in ("probe", "speed") and key in seen and case.probes != ("intrinsic",):
+            continue
+        seen.add(key)
+        if case.run and not setup.run_of(case.run).exists():
+            assert run_case(by_name[case.run], setup) == 0
+        assert run_case(case, setup) == 0, setup.results.read_text(encoding="utf-8")[-3000:]
+        parts |= {(case.name, part.partition("=")[0]) for part in (*case.probes * (case.kind in PROBED), "end")}
+    lines = [json.loads(line) for line in setup.results.read_text(encoding="utf-8").splitlines()]
+    assert parts <= {(line["case"], line["part"]) for line in lines}
+    assert all(line["scores"] for line in lines if "scores" in line)
     assert all(line["run"]["finished"] for line in lines if line["part"] == "run")
-    losses = [line["scores"]["token_loss"] for line in lines if line["part"] == "masked"]
-    assert len(losses) == len(JOBS["muon"].cases)
-    assert min(losses) > 0
+
+
+def test_a_probe_without_its_run_says_so(setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpora = [f"--corpus={corpus}" for corpus in setup.corpora]
+    assert main(["tuned", "--toy", *corpora, f"--data={setup.data}", f"--out={tmp_path}"]) == 1
+    assert "tuned bert rte: not run, there is no run of the case 'together bert' in" in capsys.readouterr().out
+    assert "| CPU |" in report([(tmp_path / "results.jsonl").read_text(encoding="utf-8")])
+
+
+@pytest.mark.slow
+def test_a_job_continues(setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher, student = [case for case in JOBS["distil"].cases if case.kind == "train"][:2]
+    monkeypatch.setitem(JOBS, "muon", Job("", (student, teacher)))  # type: ignore[arg-type]
+    corpora = [f"--corpus={corpus}" for corpus in setup.corpora]
+    arguments = ["muon", "--toy", *corpora, f"--data={setup.data}", f"--out={tmp_path}", "--workers=1"]
     assert main(arguments) == 0
-    assert (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8") == text
+    text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
+    ended = [line["case"] for line in map(json.loads, text.splitlines()) if line["part"] == "end"]
+    assert ended == [f"prepare {teacher.name}", teacher.name, student.name]
+    assert main(arguments) == 0
+    assert (tmp_path / "results.jsonl").read_text(encoding="utf-8") == text
     assert "2 of 2 cases ended" in report([text])
 
 
