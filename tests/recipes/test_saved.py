@@ -68,3 +68,12 @@ def test_a_run_of_an_earlier_version_is_the_same_run(name: str, path_before: str
     assert is_same_run({"request": now}, now)
     assert not is_same_run({"request": {**before, "seed": 1}}, now)
     assert not is_same_run({"request": {**before, "set": []}}, now)
+
+
+@pytest.mark.parametrize("kind", [["adamw"], {}, None, 3])
+def test_kinds_that_are_no_names_are_recipe_errors(kind: object) -> None:
+    data = catalog.get("bert/tiny").model_dump(mode="json")
+    for choice in (data["replacement"], data["training"]["optimizer"], *data["objectives"]):
+        choice["kind"] = kind
+    with pytest.raises(RecipeError):
+        recipe_from_json(data, "recipe.json")

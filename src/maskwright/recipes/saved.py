@@ -47,7 +47,7 @@ def _renamed(data: Any) -> list[tuple[dict[str, Any], str, str]]:
     objectives = data.get("objectives") if isinstance(data, dict) else None
     choices = [_part(data, "training", "optimizer"), _part(data, "replacement")]
     choices += map(_part, objectives if isinstance(objectives, list) else ())
-    return [(choice, *_RENAMED[choice["kind"]]) for choice in choices if choice.get("kind") in _RENAMED]
+    return [(choice, *names) for choice in choices for kind, names in _RENAMED.items() if choice.get("kind") == kind]
 
 
 def _part(data: Any, *steps: str) -> dict[str, Any]:
