@@ -16,6 +16,7 @@ from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
 from maskwright.core.storage.checksums import read_record, write_record
 from maskwright.core.storage.files import read_json, write_json
+from maskwright.fitting.rules import Choice
 from maskwright.reporting.reporter import Reporter
 from recording import Recorder
 
@@ -301,6 +302,14 @@ def test_a_length_above_that_of_the_model_is_lowered_and_reported(bert_folder, t
         done = _finetune(bert_folder, tmp_path, "pairs", out=out, settings=("max_length=4000",), **options)
         fitted = read_json(done.folder / "run.json")["fitted"]
         assert [(each["published"], each["chosen"]) for each in fitted if each["field"] == "max_length"] == [(4000, 40)]
+
+
+def test_fitted_fields_that_embeddings_lack_are_ignored(bert_folder, tmp_path, monkeypatch):
+    choices = (Choice("hidden_dropout", 0.1, 0.0, "a rule of other tasks"), Choice("epochs", 1.0, 0.5, "little data"))
+    monkeypatch.setattr("maskwright.finetuning.embedding.training.fit_training", lambda *_, **__: (None, choices))
+    done = _finetune(bert_folder, tmp_path, "pairs", settings=())
+    assert done.results.settings["epochs"] == 0.5
+    assert [each["field"] for each in read_json(done.folder / "run.json")["fitted"]] == ["epochs"]
 
 
 def test_a_model_of_embeddings_has_a_lower_rate(bert_folder, tmp_path):

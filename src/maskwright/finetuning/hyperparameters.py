@@ -238,7 +238,8 @@ def fit_training(
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Adjust published settings to small models and little data; `fixed` fields are kept.
 
-    With fixed epochs the batch size is kept too: both make the number of steps.
+    With fixed epochs the batch size is kept too: both make the number of steps. Sentence embeddings ignore choices of
+    fields other than `epochs` and `learning_rate` (`finetuning.embedding.training`).
 
     Args:
         num_units: Training examples, or windows of a question's context.

@@ -320,7 +320,7 @@ def _fitted(
         choices += more
         fixed.add("learning_rate")
     # The other texts of a batch are the negatives: a smaller batch is another task.
-    fixed |= {"bias_correction", "batch_size", "patience"}
+    fixed.add("batch_size")
     shared = ("epochs", "batch_size", "learning_rate")
     _, more = fit_training(
         Hyperparameters(**{name: getattr(settings, name) for name in shared}),
@@ -330,4 +330,5 @@ def _fitted(
         system=system_of(existing, None),
         tokens=tokens_of(existing),
     )
+    more = tuple(choice for choice in more if choice.field in shared)
     return settings.replace(**{choice.field: choice.chosen for choice in more}), choices + more
