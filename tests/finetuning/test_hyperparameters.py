@@ -109,10 +109,10 @@ def test_the_length_follows_the_training_texts(lengths, limit, expected):
 def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width, rate):
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
     settings, *_ = published("bert", "sequence", None, config)
-    fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", tokens=4e6)
+    fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", pretraining_tokens=4e6)
     assert fitted.learning_rate == rate
     assert "4M tokens" in choices[0].reason
-    long, _ = fit_training(settings, 100_000, (), width=width, system="bert", tokens=3e9)
+    long, _ = fit_training(settings, 100_000, (), width=width, system="bert", pretraining_tokens=3e9)
     assert long.learning_rate < rate
 
 

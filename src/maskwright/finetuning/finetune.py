@@ -316,7 +316,7 @@ def make_plan(
             fixed,
             width=existing.config.hidden_size,
             system=system,
-            tokens=0.0 if from_scratch else tokens_of(existing),
+            pretraining_tokens=0.0 if from_scratch else tokens_of(existing),
             num_classes=len(task.labels) if isinstance(task, Classification) else 0,
         )
         choices += more

@@ -233,7 +233,7 @@ def fit_training(
     *,
     width: int,
     system: str,
-    tokens: float | None = None,
+    pretraining_tokens: float | None = None,
     num_classes: int = 0,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Adjust published settings to small models and little data; `fixed` fields are kept.
@@ -245,7 +245,7 @@ def fit_training(
         num_units: Training examples, or windows of a question's context.
         width: The model's hidden size.
         system: What it was pretrained as ("macbert"), or "".
-        tokens: Its pretraining tokens; None if unknown.
+        pretraining_tokens: None if unknown.
         num_classes: Of a classification; 0 for other tasks.
     """
     kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
@@ -260,9 +260,9 @@ def fit_training(
     if settings.frozen:
         rules.append(Rule("learning_rate", FROZEN_RATE, "only the head is trained"))
         rules += [Rule(name, 0.0, "the encoder is not trained") for name in ("hidden_dropout", "attention_dropout")]
-    elif tokens is not None and tokens < SHORT_PRETRAINING:
+    elif pretraining_tokens is not None and pretraining_tokens < SHORT_PRETRAINING:
         rate = SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width
-        reason = f"pretrained on only {short_count(tokens)} tokens, at width {width}"
+        reason = f"pretrained on only {short_count(pretraining_tokens)} tokens, at width {width}"
         rules.append(Rule("learning_rate", round_digits(rate), reason))
     elif width < PUBLISHED_WIDTH:
         rate = RATES_AT_WIDTH_768.get(system, RATES_AT_WIDTH_768["bert"]) * PUBLISHED_WIDTH / width

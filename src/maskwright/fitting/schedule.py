@@ -74,7 +74,8 @@ class TrainingPlan:
 
     Attributes:
         recipe: As published, with the user's settings.
-        tokens, steps: Of the run.
+        tokens: To train on, not of the corpus.
+        steps: Of the run.
         step_tokens: Mean tokens of a step.
         batch: Sequences of a step.
         epochs: Passes over the corpus.
@@ -187,7 +188,8 @@ SHORT_RUN_RULES: tuple[Rule[TrainingPlan], ...] = (
     Rule("encoder.attention_dropout", 0.0, _describe_epochs, _has_few_epochs),
     Rule("objectives.*.initial_bias", "frequencies", "output bias starts at unigram log-frequencies"),
 )
-"""For runs with fewer steps than published."""
+"""For runs with fewer steps than published. If the user sets `training.steps`, none of them applies: that number counts
+as published."""
 
 WARMUP_LIMIT: Rule[TrainingPlan] = Rule(
     "training.warmup_steps", lambda plan: min(plan.published.warmup_steps, plan.steps), "the run has no more steps"

@@ -328,7 +328,7 @@ def _fitted(
         fixed,
         width=existing.config.hidden_size,
         system=system_of(existing, None),
-        tokens=tokens_of(existing),
+        pretraining_tokens=tokens_of(existing),
     )
     more = tuple(choice for choice in more if choice.field in shared)
     return settings.replace(**{choice.field: choice.chosen for choice in more}), choices + more
