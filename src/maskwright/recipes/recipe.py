@@ -78,7 +78,7 @@ class Teacher(Spec):
     model: str = ""
     initialize: Literal["layers", "embeddings", "none"] = "layers"
 
-    def config(self, encoder: EncoderConfig) -> EncoderConfig:
+    def published_config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""
         return encoder.replace(num_layers=2 * encoder.num_layers)
 

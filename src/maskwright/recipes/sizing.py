@@ -113,7 +113,8 @@ def _teacher_memory(recipe: Recipe) -> dict[str, int]:
     """Bytes of the published teacher with its masked-token head; it has no gradients and no moments."""
     if recipe.teacher is None:
         return {}
-    config, vocab_size = recipe.teacher.config(recipe.encoder).replace(pooler=False), recipe.tokenizer.vocab_size
+    config = recipe.teacher.published_config(recipe.encoder).replace(pooler=False)
+    vocab_size = recipe.tokenizer.vocab_size
     return {"teacher": 4 * (total_parameters(config, vocab_size) + mlm_head_parameters(config, vocab_size))}
 
 
@@ -135,11 +136,11 @@ def training_flops_per_token(
         predictions_per_token: Predictions of each objective per token, by kind; None: those of full sequences
             (`Objective.predictions_per_token`).
         sequences_per_token: None means 1 / `length`.
-        teacher: The shape of the recipe's teacher, if any; None: the published one (`Teacher.config`).
+        teacher: The shape of the recipe's teacher, if any; None: the published one (`Teacher.published_config`).
     """
     encoders, heads, distilled = 0.0, 0.0, 0.0
     if recipe.teacher is not None:
-        teacher = (teacher or recipe.teacher.config(recipe.encoder)).replace(pooler=False)
+        teacher = (teacher or recipe.teacher.published_config(recipe.encoder)).replace(pooler=False)
         distilled = flops_per_token(teacher, length=length) / 3
     for config, objectives in recipe.encoders.values():
         encoders += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
