@@ -22,7 +22,8 @@ MatmulPrecision = Literal["fp32", "bf16", "int8"]
 """Precision of the inputs of matrix multiplications; sums are fp32 or int32."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
 """Outputs of a head for labeled examples: sequences (class ...ForSequenceClassification), tokens
-(...ForTokenClassification), start and end of an answer (...ForQuestionAnswering), options (...ForMultipleChoice)."""
+(...ForTokenClassification), start and end of an answer (...ForQuestionAnswering), options (...ForMultipleChoice).
+What a new one needs: docs/architecture.md, "How do I add a task?"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

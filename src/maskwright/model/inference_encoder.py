@@ -23,7 +23,10 @@ class PrecisionWarning(UserWarning):
 
 @final
 class InferenceEncoder:
-    """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied."""
+    """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied.
+
+    int8 covers attention and feed-forward; heads and pooler stay fp32.
+    """
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
         self.layers = None if precision == "bf16" else _layers(encoder, precision)

@@ -210,7 +210,7 @@ class RunDirectory:
         return record_text(self._record).encode()
 
     def write_copy(self, folder: Path) -> None:
-        """Write a copy of `run.json` for `open` into a folder that the glob `kept` matches."""
+        """Write a copy of `run.json` for `open` into a folder that the glob `resumable` matches."""
         write_record(folder / COPIES / RECORD, self._record)
 
     def close(self) -> None:
