@@ -4,6 +4,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from maskwright.core.errors import ConversionError, DataError, RecipeError
 from maskwright.core.storage.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.reporting.metrics import read_rows
+from maskwright.training.runs import checkpoint
 from recording import Recorder
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
@@ -139,6 +141,18 @@ def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teac
     losses = [row["relations_loss"] for row in read_rows(peace.folder / "metrics.jsonl") if "relations_loss" in row]
     assert losses[-1] < 0.5 * losses[0]
     assert read_checkpoint(peace.folder).config.hidden_size == 48
+
+
+@pytest.mark.parametrize("begin", ["init", "teacher"])
+def test_a_kill_before_the_first_checkpoint_does_not_lose_the_initial_weights(train, teacher, begin, tmp_path):
+    options: dict[str, Any] = {begin: teacher, "steps": 5}
+    if begin == "teacher":
+        options |= {"recipe": "distilbert/tiny", "set": HALF}
+    peace = train(tmp_path / "peace", **options)
+    with patch.object(checkpoint, "save", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", checkpoint_minutes=0.0, **options)
+    assert (tmp_path / "killed" / "model.safetensors").exists()
+    assert_same_files(peace, train(tmp_path / "killed", **options))
 
 
 def test_a_run_continues_from_a_model_and_resumes_without_it(train, teacher, tmp_path):

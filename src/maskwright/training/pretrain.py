@@ -265,12 +265,14 @@ def _prepare(
         f"{machine.peak_flops / 1e9:.0f} GFLOP/s in {machine.precision}"
         + (" (oneDNN)" if machine.matmul == "onednn" else ""),
     )
-    if record.get("prepared"):
+    # A run that died between its first model and its first checkpoint starts again from its --init or teacher. On other
+    # ranks the record is that of rank 0's preparation.
+    if record.get("prepared") and (rank() != 0 or directory.has_checkpoint()):
         recipe = read_recipe(directory.path / "recipe.json")
         prepared = restore_prepared(request, recipe, directory.path, record, reporter)
     else:
         prepared = prepare(request, machine, reporter)
-        record = _write_run_files(directory, record, prepared, machine)
+        record = _write_run_files(directory, {"request": record["request"]}, prepared, machine)
     # Most small sizes of a system follow its published ones.
     origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
     report_fitted(prepared.choices, reporter, field="recipe field", origin=origin)
