@@ -66,7 +66,7 @@ def test_threads_follow_the_work_and_the_free_cores(flops, precision, most, busy
 
 def test_a_call_beside_other_processes_has_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads, "_cores", lambda: 2)
     monkeypatch.setattr(threads, "_quota_threads", lambda: 2)
     monkeypatch.setattr(threads._load, "cores", lambda: 1.0)
     try:
@@ -85,7 +85,7 @@ def test_a_call_beside_other_processes_has_fewer_threads(monkeypatch: pytest.Mon
 
 def test_a_container_has_as_many_threads_as_its_quota_unless_the_user_sets_them(monkeypatch):
     monkeypatch.setattr(threads, "cpu_quota", lambda: 1.5)
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(threads, "_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert threads._quota_threads.__wrapped__() == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "4")

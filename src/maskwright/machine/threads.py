@@ -59,10 +59,15 @@ def _quota(folder: Path) -> float | None:
 
 
 @functools.cache
+def _cores() -> int:
+    return os.cpu_count() or 1  # 23 us each time: it reads /sys.
+
+
+@functools.cache
 def _quota_threads() -> int:
     """Return the most threads that the quota keeps running all the time; OMP_NUM_THREADS overrides it."""
     quota = None if "OMP_NUM_THREADS" in os.environ else cpu_quota()
-    return (os.cpu_count() or 1) if quota is None else max(1, math.floor(quota))
+    return _cores() if quota is None else max(1, math.floor(quota))
 
 
 def limit_threads() -> None:
@@ -93,7 +98,7 @@ def inference_threads(flops: float, device: torch.device, precision: MatmulPreci
         return
     try:
         most = min(before, _quota_threads())
-        threads = threads_for(flops, precision, most, _load.cores(), os.cpu_count() or 1)
+        threads = threads_for(flops, precision, most, _load.cores(), _cores())
         if threads != before:
             torch.set_num_threads(threads)
         try:
