@@ -10,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from scipy.stats import spearmanr
 
 import maskwright
 from damage import HARMS
@@ -17,6 +18,7 @@ from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, 
 from maskwright.core.storage.checksums import read_record, write_record
 from maskwright.core.storage.files import read_json, write_json
 from maskwright.fitting.rules import Choice
+from maskwright.kernels import ops
 from maskwright.reporting.reporter import Reporter
 from recording import Recorder
 
@@ -245,6 +247,18 @@ def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_fol
     evaluation = maskwright.evaluate(done.folder, file=files["test"], device="cpu", reporter=Reporter())
     assert (evaluation.task, evaluation.examples) == ("embedding", 20)
     assert evaluation.metrics == pytest.approx(done.results.best.test, abs=1e-6)
+    if ops.int8_problem() is None:
+        rounded = maskwright.evaluate(
+            done.folder, file=files["test"], device="cpu", precision="int8", reporter=Reporter()
+        )
+        vectors = [
+            maskwright.load(done.folder, device="cpu", precision="int8").embed([row[name] for row in rows[:20]])
+            for name in ("one", "other")
+        ]
+        cosines = (vectors[0] * vectors[1]).sum(1) / np.prod([np.linalg.norm(each, axis=1) for each in vectors], 0)
+        spearman = spearmanr(cosines, [row["near"] for row in rows[:20]]).statistic
+        assert rounded.precision == "int8"
+        assert rounded.metrics["spearman_cosine"] == pytest.approx(spearman, abs=1e-3)
     with pytest.raises(DataError, match="is always 5"):
         maskwright.evaluate(done.folder, file=_file(tmp_path / "same.csv", rows[:1]), device="cpu", reporter=Reporter())
     with pytest.raises(MaskwrightError, match="--out has no effect"):

@@ -85,7 +85,6 @@ def evaluate(
     if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
         options_set = {
             "--out": out is not None,
-            "--precision": precision not in ("auto", "fp32"),
             "--max-length": max_length is not None,
             "--windows": windows,
         }
@@ -93,7 +92,9 @@ def evaluate(
             raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", hint="Leave it out.")
         from maskwright.finetuning.embedding.training import evaluate_embedding  # `predict` needs none of it.
 
-        return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
+        return evaluate_embedding(
+            model, file=file, options=options, device=device, precision=precision, reporter=reporter
+        )
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
@@ -29,6 +30,7 @@ from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows, Texts, rows_of
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.metrics.scores import comparable
+from maskwright.inference.model import Model
 from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
@@ -68,9 +70,24 @@ def _scores(evaluator: Any, model: SentenceTransformer, rows: Rows) -> dict[str,
     return {name: float(values[name]) for name in METRICS[rows]}
 
 
-def score_folder(folder: Path, rows: Rows, examples: Sequence[TextExample], *, device: str) -> dict[str, float]:
-    """Return the metrics of a folder of sentence-transformers, as `train` computes them."""
-    return _scores(_evaluator(rows, examples), SentenceTransformer(str(folder), device=device), rows)
+def score_model(model: Model, folder: Path, rows: Rows, examples: Sequence[TextExample]) -> dict[str, float]:
+    """Return the metrics of a folder of sentence-transformers, as `train` computes them, of the vectors of `embed`."""
+    shell = SentenceTransformer(str(folder), device="cpu")  # Prompts and the similarity function are its own.
+
+    def encode(
+        inputs: Sequence[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: bool = False,
+        **_: Any,
+    ) -> Any:
+        prefix = prompt or shell.prompts.get(prompt_name or shell.default_prompt_name or "", "")
+        vectors = model.embed([prefix + text for text in inputs])
+        return torch.from_numpy(vectors) if convert_to_tensor else vectors
+
+    shell.encode = encode
+    return _scores(_evaluator(rows, examples), shell, rows)
 
 
 class _ReseededBatchSampler(DefaultBatchSampler):  # type: ignore[misc]

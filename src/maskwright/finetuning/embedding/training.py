@@ -46,11 +46,14 @@ from maskwright.finetuning.readers.tables import COLUMNS
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
 from maskwright.inference.long_texts import IGNORED
+from maskwright.inference.model import load
+from maskwright.inference.precision import Precision
 from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TRACKER_FILES
-from maskwright.training.ranks.device import Precision, restore_machine, use_machine
+from maskwright.training.ranks.device import Precision as TrainingPrecision
+from maskwright.training.ranks.device import restore_machine, use_machine
 from maskwright.training.ranks.interrupt import stop_on_signals
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.runs.session import open_session
@@ -74,7 +77,7 @@ def finetune_embedding(
     set: Sequence[str],
     as_published: bool,
     device: str,
-    precision: Precision,
+    precision: TrainingPrecision,
     checkpoint_minutes: float,
     trackers: Sequence[str],
     reporter: Reporter | None,
@@ -203,9 +206,18 @@ def _decline_message(record: Mapping[str, Any], settings: EmbeddingSettings) -> 
 
 
 def evaluate_embedding(
-    model: str | Path, *, file: Data, options: ReadOptions, device: str, reporter: Reporter | None
+    model: str | Path,
+    *,
+    file: Data,
+    options: ReadOptions,
+    device: str,
+    precision: Precision,
+    reporter: Reporter | None,
 ) -> Evaluation:
-    """Evaluate a folder of sentence-transformers on scored pairs, pairs or triplets; arguments as for `evaluate`."""
+    """Evaluate the vectors of a folder of sentence-transformers on scored pairs, pairs or triplets.
+
+    Arguments are those of `evaluate`.
+    """
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
     existing = open_existing(str(model))
     existing.modules.check(existing.name)
@@ -221,9 +233,10 @@ def evaluate_embedding(
             )
         examples = without_unlabeled(examples, reporter, notes)
         check_rows(examples)
-        from maskwright.finetuning.embedding.trainer import score_folder
+        from maskwright.finetuning.embedding.trainer import score_model
 
-        metrics = score_folder(existing.folder, rows, examples.examples, device=str(choose_device(device)))
+        loaded = load(existing, device=device, precision=precision)
+        metrics = score_model(loaded, existing.folder, rows, examples.examples)
     return Evaluation(
         model=str(model),
         task=TASK,
@@ -231,7 +244,7 @@ def evaluate_embedding(
         examples=len(examples.examples),
         skipped=len(examples.skipped),
         truncated=_num_truncated(examples, existing, None),
-        precision="fp32",
+        precision=loaded.precision,
         metrics=metrics,
         by_class={},
         confusion={},
