@@ -72,7 +72,8 @@ def _scores(evaluator: Any, model: SentenceTransformer, rows: Rows) -> dict[str,
 
 def score_model(model: Model, folder: Path, rows: Rows, examples: Sequence[TextExample]) -> dict[str, float]:
     """Return the metrics of a folder of sentence-transformers, as `train` computes them, of the vectors of `embed`."""
-    shell = SentenceTransformer(str(folder), device="cpu")  # Prompts and the similarity function are its own.
+    # The evaluators need a model of the library, for its prompts and similarity function; only `encode` is replaced.
+    library_model = SentenceTransformer(str(folder), device="cpu")
 
     def encode(
         inputs: Sequence[str],
@@ -82,12 +83,12 @@ def score_model(model: Model, folder: Path, rows: Rows, examples: Sequence[TextE
         convert_to_tensor: bool = False,
         **_: Any,
     ) -> Any:
-        prefix = prompt or shell.prompts.get(prompt_name or shell.default_prompt_name or "", "")
+        prefix = prompt or library_model.prompts.get(prompt_name or library_model.default_prompt_name or "", "")
         vectors = model.embed([prefix + text for text in inputs])
         return torch.from_numpy(vectors) if convert_to_tensor else vectors
 
-    shell.encode = encode
-    return _scores(_evaluator(rows, examples), shell, rows)
+    library_model.encode = encode
+    return _scores(_evaluator(rows, examples), library_model, rows)
 
 
 class _ReseededBatchSampler(DefaultBatchSampler):  # type: ignore[misc]

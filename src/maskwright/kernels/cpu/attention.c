@@ -33,7 +33,8 @@ static void attend(const Call *a, int64_t sequence, int64_t head, float *workspa
     if (a->grad)
         attend_head_backward(queries, keys, values, (Values){a->grad + at, width}, n, d, &dropout, softmax, a->heads,
                              a->query_grad + at, a->key_grad + at, a->value_grad + at, width, workspace);
-    else attend_head(queries, n, keys, values, n, d, NULL, &dropout, a->context + at, width, softmax, a->heads, workspace);
+    else
+        attend_head(queries, n, keys, values, n, d, NULL, &dropout, a->context + at, width, softmax, a->heads, workspace);
 }
 
 void attention(const Call *a, int threads) {

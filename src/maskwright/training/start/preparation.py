@@ -58,7 +58,8 @@ _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
 _FEW_SPANS = 0.03
 """Below this share of the tokens in spans of a kind, a stage of masking that selects them is warned of."""
 _FEW_PAIRS = 0.05
-"""Below this share of documents with two sentences or more, objectives about pairs of texts are warned of."""
+"""Below this share of documents with two sentences or more, objectives about pairs of texts are warned of. A choice,
+not measured."""
 _CHARACTERS_PER_TOKEN = 4
 """Before the text is tokenized; of English words and a vocabulary of 8,192."""
 
