@@ -91,8 +91,9 @@ def test_shards_hold_every_token_and_boundary(clean, tokenizer, corpus, stream):
     for block, source in enumerate(clean.block_sources):
         for document in clean.sentences(block):
             # Sentences without tokens, and documents of only such, are left out.
-            if encoded := [pair for pair in tokenizer.encode_batch(document) if len(pair[0])]:
-                documents.append(encoded)
+            encoded = [tokenizer.encode(sentence) for sentence in document]
+            if kept := [(each.ids, each.word_starts) for each in encoded if len(each.ids)]:
+                documents.append(kept)
                 sources.append(source)
     sentences = [sentence for document in documents for sentence in document]
     for actual, expected in zip(stream, zip(*sentences, strict=True), strict=True):

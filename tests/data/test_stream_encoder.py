@@ -47,10 +47,10 @@ def encoders(trained: dict[str, Tokenizer]) -> dict[str, Tokenizer]:
 
 
 def assert_same_as_one_by_one(encoder: StreamEncoder, tokenizer: Tokenizer, texts: list[str]) -> None:
-    stream, expected = encoder.encode(texts), tokenizer.encode_batch(texts)
-    assert stream.lengths.tolist() == [len(ids) for ids, _ in expected]
-    assert stream.ids.tolist() == [id for ids, _ in expected for id in ids.tolist()]
-    assert stream.word_starts.tolist() == [start for _, starts in expected for start in starts.tolist()]
+    stream, expected = encoder.encode(texts), [tokenizer.encode(text) for text in texts]
+    assert stream.lengths.tolist() == [len(each.ids) for each in expected]
+    assert stream.ids.tolist() == [id for each in expected for id in each.ids.tolist()]
+    assert stream.word_starts.tolist() == [start for each in expected for start in each.word_starts.tolist()]
     assert stream.ids.dtype == np.int32
     assert stream.word_starts.dtype == np.bool_
 

@@ -110,8 +110,8 @@ def test_wordpiece_agrees_with_berts_rules_step_by_step(name: str, text: str, tr
     vocabulary = set(tokenizer.backend.get_vocab())
     # U+0130 lower-cases to two characters in one order of steps and to one in the other.
     text = text.replace("\u0130", "")
-    [(ids, word_starts)] = tokenizer.encode_batch([text])
-    actual = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    encoded = tokenizer.encode(text)
+    actual = list(zip(tokenizer.tokens(encoded.ids), encoded.word_starts.tolist(), strict=True))
     assert actual == reference_wordpiece(text, vocabulary, lowercase=tokenizer.lowercase)
 
 
@@ -163,8 +163,8 @@ def test_byte_bpe_decodes_exactly_and_agrees_with_gpt2s_rules(text: str, trained
     assume(all(unicodedata.category(character) != "Cn" for character in text))
     merges = json.loads(tokenizer.backend.model.__getstate__())["merges"]
     ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
-    [(ids, word_starts)] = tokenizer.encode_batch([text])
-    actual = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    encoded = tokenizer.encode(text)
+    actual = list(zip(tokenizer.tokens(encoded.ids), encoded.word_starts.tolist(), strict=True))
     assert actual == reference_bpe(text, ranks)
 
 
@@ -175,7 +175,7 @@ def test_special_tokens_written_in_a_corpus_are_ordinary_text(tokenizer: Tokeniz
     special = tokenizer.special_tokens
     text = f"so {special.names[4]} and {special.names[3]}"
     reserved = {special.pad, special.cls, special.sep, special.mask}
-    [(ids, _)] = tokenizer.encode_batch([text])
+    [ids] = tokenizer.encode_batch([text])
     assert not reserved & set(ids.tolist())
     assert not reserved & set(tokenizer.encode(text).ids.tolist())
 

@@ -69,11 +69,11 @@ def test_text_without_a_new_word_is_cut_as_before(tokenizer: Tokenizer) -> None:
     new = extend_vocabulary(tokenizer, DOMAIN).tokenizer
     merges = new_merges(tokenizer, new)
     for text in (*english_sentences()[:300], *CHINESE, *AWKWARD):
-        (old_ids, old_starts), (new_ids, new_starts) = (each.encode_batch([text])[0] for each in (tokenizer, new))
-        if not merges.isdisjoint(pairwise(tokenizer.tokens(old_ids))):
+        before, after = tokenizer.encode(text), new.encode(text)
+        if not merges.isdisjoint(pairwise(tokenizer.tokens(before.ids))):
             continue  # Where the pieces of a new word meet in another word, they are merged there too.
-        assert np.array_equal(old_ids, new_ids), text
-        assert np.array_equal(old_starts, new_starts), text
+        assert np.array_equal(before.ids, after.ids), text
+        assert np.array_equal(before.word_starts, after.word_starts), text
 
 
 def test_the_corpus_gives_the_words_that_spare_it_most(tokenizer: Tokenizer) -> None:

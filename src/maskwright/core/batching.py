@@ -21,6 +21,8 @@ def by_length(
         longest: Shape (N,), tokens of the longest sequence of each item; None where an item is one sequence.
         multiple: The number of batches is a multiple of it, where that is possible.
     """
+    if multiple == 1 and 0 < sizes.sum() <= limit:
+        return [np.arange(len(sizes))]
     order = np.argsort(-(sizes if longest is None else longest), kind="stable")
     ends = np.cumsum(sizes[order])
     total = int(ends[-1]) if len(ends) else 0

@@ -241,7 +241,7 @@ def _spellings(words: list[str], tokenizer: Tokenizer) -> Iterator[dict[str, byt
             encoded = tokenizer.encode_batch([before + word for word in form])
             yield {
                 word: ids.tobytes() if never.isdisjoint(ids.tolist()) else b""
-                for word, (ids, _) in zip(words, encoded, strict=True)
+                for word, ids in zip(words, encoded, strict=True)
             }
 
 

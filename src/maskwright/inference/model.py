@@ -33,6 +33,7 @@ from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import multiplies_bf16
 
 _SCORED_AT_ONCE = 512
+_SMALLEST_NORM = 1e-12  # As in `torch.nn.functional.normalize`.
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
@@ -217,10 +218,10 @@ class Model(EncoderWithHeads):
         pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
         longest = choose_length(max_length, self.max_length, self.encoder.config.max_positions, self.name)
-        encoded = [ids for ids, _ in self.tokenizer.encode_batch(texts)]
+        encoded = self.tokenizer.encode_batch(texts)
         sequences, of_text = self._sequences(encoded, longest, windows=windows, hint=WINDOWS_HINT)
         tokens = np.array([len(ids) for ids in sequences], dtype=np.int64)
-        weights = tokens / np.bincount(of_text, tokens)[of_text]
+        shares = tokens / np.bincount(of_text, tokens)[of_text] if windows else None
         total, done = int(tokens.sum()), 0
         dense = self.modules.dense_after(pooling)
         width = self.encoder.config.hidden_size if dense is None else dense.out_features
@@ -230,19 +231,21 @@ class Model(EncoderWithHeads):
         with torch.inference_mode():
             for batch, hidden in self.texts.encode(sequences, positions):
                 pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
-                with threads_of_head(pooled, width):
-                    of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
+                if dense is not None:
+                    with threads_of_head(pooled, width):
+                        pooled = dense(pooled)
+                of_sequences = pooled.cpu().numpy()
                 check_finite(of_sequences)
-                if len(sequences) == len(texts):
+                if shares is None:
                     vectors[batch.texts] = of_sequences
                 else:
-                    np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
+                    np.add.at(vectors, of_text[batch.texts], of_sequences * shares[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
         if not normalize_first:
             vectors = vectors[:, :kept]
         if normalize:
-            vectors = nn.functional.normalize(torch.from_numpy(vectors)).numpy()
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _SMALLEST_NORM)
         return vectors[:, :kept]
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:

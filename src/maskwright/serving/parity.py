@@ -202,7 +202,7 @@ def compare_tasks(
 def _features(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, head: str) -> Features:
     """Lay out single texts; every seventh token is masked for "mlm", another token of the texts for "rtd"."""
     special = tokenizer.special_tokens
-    encoded = [ids[: max_length - 2] for ids, _ in tokenizer.encode_batch(texts)]
+    encoded = [ids[: max_length - 2] for ids in tokenizer.encode_batch(texts)]
     ids = np.concatenate([[special.cls, *ids, special.sep] for ids in encoded])
     cu_seqlens = np.append(0, np.cumsum([len(ids) + 2 for ids in encoded]))
     positions = np.concatenate(

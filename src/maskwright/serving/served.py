@@ -76,7 +76,7 @@ class ServedModel:
 
     def tokens(self, texts: Sequence[str]) -> int:
         """Return how many tokens the model reads of the texts, special ones included; of windows each token once."""
-        lengths = [len(ids) + 2 for ids, _ in self.model.tokenizer.encode_batch(list(texts))]
+        lengths = [len(ids) + 2 for ids in self.model.tokenizer.encode_batch(list(texts))]
         longest = self.max_length or self.model.max_length
         return sum(lengths if self.windows else [min(length, longest) for length in lengths])
 

@@ -94,7 +94,7 @@ def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
 def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Tensor | None]:
     """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
     special, limit = model.tokenizer.special_tokens, model.max_length - 3
-    encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
+    encoded = model.tokenizer.encode_batch([text for pair in pairs for text in pair])
     sequences, segments = [], []
     for first, second in zip(encoded[::2], encoded[1::2], strict=True):
         kept = min(len(first), max(limit // 2, limit - len(second)))  # The longer one is cut, as in BERT.

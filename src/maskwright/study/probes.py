@@ -205,7 +205,7 @@ def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
     special = model.tokenizer.special_tokens
     sequences, positions, labels = list[IntArray](), list[IntArray](), list[IntArray]()
     owners: list[int] = []
-    for number, (ids, _) in enumerate(model.tokenizer.encode_batch(sentences)):
+    for number, ids in enumerate(model.tokenizer.encode_batch(sentences)):
         whole = np.concatenate([[special.cls], ids[: model.max_length - 2], [special.sep]])
         copies = np.tile(whole, (len(whole) - 2, 1))
         where = np.arange(1, len(whole) - 1)
@@ -230,7 +230,7 @@ def minimal_pairs(
         progress(number, len(paradigms))
         scores = pseudo_log_likelihoods(scorer, [sentence for pair in pairs for sentence in pair])
         good, bad = scores[::2], scores[1::2]
-        tokens = [ids.tolist() for ids, _ in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
+        tokens = [ids.tolist() for ids in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
         measurements[name] = mean_of(np.where(equal, 0.5, good > bad), by, chance=0.5)
@@ -303,7 +303,7 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
 def token_counts(tokenizer: Tokenizer, cleaned: CleanCorpus) -> IntArray:
     """Count each id in a sample of the training text, shape (V,)."""
     counts = np.zeros(tokenizer.special_tokens.vocab_size, dtype=np.int64)
-    for ids, _ in tokenizer.encode_batch(list(cleaned.sample(_COUNTED_BYTES, _CONTROL_SEED))):
+    for ids in tokenizer.encode_batch(list(cleaned.sample(_COUNTED_BYTES, _CONTROL_SEED))):
         counts += np.bincount(ids, minlength=len(counts))
     return counts
 

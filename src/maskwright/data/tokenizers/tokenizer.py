@@ -165,14 +165,14 @@ class Tokenizer:
             starts = without_starts_at_marks(starts, first, text)
         return ids, starts
 
-    def encode_batch(self, texts: Sequence[str]) -> list[tuple[IntArray, BoolArray]]:
-        """Encode texts to (ids, word starts) each; special tokens written in them are ordinary text.
+    def encode_batch(self, texts: Sequence[str]) -> list[IntArray]:
+        """Encode texts to ids, shape (L,), int32, each; special tokens written in them are ordinary text.
 
         For a whole corpus use `StreamEncoder`, which is many times faster.
         """
         with library_errors():
             encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
-        return [self._ids_and_starts(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Return the text of some ids (byte-level BPE: exactly; unigram: as cleaned; WordPiece: spaces by rule)."""

@@ -255,7 +255,7 @@ def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> in
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
     most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
-    truncated = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    truncated = [[len(ids) > most for ids in existing.tokenizer.encode_batch(column)] for column in columns]
     return sum(map(any, zip(*truncated, strict=True)))
 
 
