@@ -71,6 +71,7 @@ def test_the_version_is_printed_also_by_the_module_which_imports_nothing_from_th
         ("finetune m --zzzzzz x", "No such option: --zzzzzz", "--set"),
         # Not an unknown option, but one without its value.
         ("finetune m --seed", "Option '--seed' requires an argument", "--set"),
+        ("embed m x --precision int9", "'int9' is not one of 'auto', 'fp32', 'bf16', 'int8'", "Value error"),
     ],
 )
 def test_unknown_commands_and_options_get_suggestions(run, monkeypatch, words, expected, unexpected):

@@ -79,7 +79,7 @@ def load(name: str) -> Any:
 
 
 # The base class of typer's usage errors, which typer does not export.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_UsageError: Any = typer.BadParameter.__mro__[1]
 _SYNONYMS = {"model": "recipe", "gpu": "device", "output": "out", "output-dir": "out", "fp16": "precision"}
 
 
@@ -136,7 +136,7 @@ class LazyGroup(TyperGroup):
         return name, command if name is None else load(name), remaining
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand; improve the suggestions for an unknown option and for EOFError."""
+        """Run the subcommand; improve the messages of usage errors and EOFError."""
         try:
             return super().invoke(ctx)
         except _UsageError as error:
@@ -144,6 +144,8 @@ class LazyGroup(TyperGroup):
                 sys.exit(2)
             if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
                 _suggest(error)
+            # Typer's check of allowed values passes pydantic's prefix on.
+            error.message = error.message.replace("Value error, ", "")
             raise
         except EOFError as error:  # click takes it for the end of a user's input, and prints "Aborted." alone.
             raise MaskwrightError(
