@@ -474,8 +474,17 @@ def test_metrics_count_requests_by_path_and_status(client: TestClient) -> None:
     assert any(line.startswith("process_resident_memory_bytes") for line in lines)
 
 
-def test_models_are_named_by_their_folder_unless_named() -> None:
+def test_json_of_another_content_type_is_explained(client: TestClient) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}  # Curl's, without -H.
+    response = client.post("/embed", content=b'{"texts": ["a"]}', headers=headers)
+    assert response.status_code == 422
+    assert "send the header `content-type: application/json`" in response.json()["error"]["message"]
+
+
+def test_models_are_named_by_their_folder_unless_named(tmp_path: Path) -> None:
     assert named_models(["runs/one", "two=runs/one"]) == {"one": "runs/one", "two": "runs/one"}
+    (tmp_path / "latest").symlink_to(tmp_path / "run-7")
+    assert list(named_models([tmp_path / "latest"])) == ["latest"]
     with pytest.raises(MaskwrightError, match="two models are called"):
         named_models(["runs/one", "other/one"])
     for empty in ("=runs/one", "="):

@@ -68,12 +68,15 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
     return Response(content, status, {**_HEADERS.get(status, {}), **(headers or {})}, "application/json")
 
 
-async def _explain_invalid(_: Request, error: Any) -> Response:
+async def _explain_invalid(request: Request, error: Any) -> Response:
     problems = []
+    content_type = request.headers.get("content-type", "").partition(";")[0]
     for each in error.errors()[:3]:
         field = ".".join(map(str, each["loc"][1:])) or "body"
         if each["type"] == "json_invalid":
             field, each["msg"] = "body", f"not JSON (character {field}: {each['ctx']['error']})"
+        elif each["loc"] == ("body",) and "json" not in content_type and each["type"] != "missing":
+            each["msg"] = f"content-type {content_type!r} is not read; send the header `content-type: application/json`"
         problems.append(f"{field}: {each['msg'].removeprefix('Value error, ')}")
     return error_response(422, "; ".join(problems))
 

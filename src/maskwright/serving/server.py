@@ -4,6 +4,7 @@ One process and one thread run the models. `RequestGuard` refuses requests that 
 before they are parsed; FastAPI checks the rest.
 """
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
@@ -104,7 +105,7 @@ def named_models(models: str | Path | Sequence[str | Path] | Mapping[str, str | 
     for each in [models] if isinstance(models, str | Path) else models:
         front, equals, path = str(each).partition("=")
         is_named = bool(equals) and "/" not in front
-        name = front if is_named else Path(each).expanduser().resolve().name
+        name = front if is_named else os.path.basename(os.path.abspath(Path(each).expanduser()))
         if not name:
             raise MaskwrightError(f"the name of the model in {str(each)!r} is empty", hint="Write `NAME=PATH`.")
         if name in named:
