@@ -120,7 +120,9 @@ def test_records_list_their_options(tmp_path):
     assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
     with pytest.raises(DataError, match=r"no column 'golden' for the right option.*Did you mean 'gold'"):
         read(tmp_path, json.dumps(record), ReadOptions(label="golden"), "a.jsonl")
-    with pytest.raises(DataError, match="has no column for the options, such as options, choices"):
+    with pytest.raises(
+        DataError, match=r"has no column for the options, such as options, choices.*`--read choices=COLUMN`"
+    ):
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
 
 

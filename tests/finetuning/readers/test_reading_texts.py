@@ -33,6 +33,12 @@ def test_csv_of_a_beginner_is_read(tmp_path):
     assert file.notes == ("double quotes enclose texts, as in CSV", "label: column 'Gefühl' (--label NAME for another)")
 
 
+def test_columns_that_are_used_have_different_names(tmp_path):
+    with pytest.raises(DataError, match=r"a\.csv has several columns 'text'"):
+        read(tmp_path, "a.csv", "text,label,text\na,1,x\nb,0,y\n")
+    assert rows(read(tmp_path, "a.csv", "text,note,note,label\na,,,1\nb,,,0\n"))[0] == ("a", "1")
+
+
 def test_wrong_column_names_the_nearest(tmp_path):
     text = "sentence,label\na,1\nb,0\n"
     with pytest.raises(DataError, match=r"has no column 'sentense' for the text.*Did you mean 'sentence'\?"):

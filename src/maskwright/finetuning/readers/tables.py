@@ -109,7 +109,7 @@ class Table:
         """Return the first of the named columns that the table has; else DataError, in which `option` names it."""
         if (column := self.find(names)) is not None:
             return column
-        named = f"Name it, `{option} COLUMN`."
+        named = f"Name it, `{option}{'' if option.endswith('=') else ' '}COLUMN`."
         wanted = f"{names[0]!r} for {content}" if len(names) == 1 else f"for {content}, such as {', '.join(names)}"
         raise DataError(
             f"{self.name} has no column {wanted}",
@@ -137,7 +137,10 @@ class Table:
         `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`. DataError if no
         row or less than half of the rows are good.
         """
-        key = self._key([name for names in columns.values() for name in as_names(names or ())])
+        used = [name for names in columns.values() for name in as_names(names or ())]
+        if repeated := next((name for name in used if self.columns.count(name) > 1), None):
+            raise DataError(f"{self.name} has several columns {repeated!r}", hint="Rename them.")
+        key = self._key(used)
         made: list[E] = []
         for row in self.rows:
             try:
