@@ -154,6 +154,19 @@ def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
     assert actual.startswith(warning)
 
 
+@pytest.mark.parametrize(
+    ("dev", "by_query", "warning"),
+    [
+        ([text("a"), text("b")], False, "2 examples, each 50 % of the score"),
+        ([text("a", label=0.5), text("b", label=0.1)], False, "only 2 examples"),
+        ([tagged("a"), tagged("b")], False, "only 2 examples"),
+        ([text("a", str(n), label=n % 2) for n in range(60)], True, "1 query, each 100 % of the score"),
+    ],
+)
+def test_a_share_of_the_score_is_stated_only_of_what_is_averaged(dev, by_query, warning):
+    assert list(data_warnings({"train": [], "dev": dev}, by_query=by_query)) == [("dev", warning)]
+
+
 def test_a_different_label_for_every_example_is_a_warning():
     many, two = ([text(str(n), label=str(n % labels)) for n in range(60)] for labels in (60, 2))
     assert list(data_warnings({"train": many})) == [

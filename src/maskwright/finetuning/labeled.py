@@ -14,7 +14,17 @@ from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
-from maskwright.finetuning.examples import E, Example, ExampleFile, SkippedRow, TextExample, has_labels, summary_of
+from maskwright.finetuning.examples import (
+    ChoiceExample,
+    E,
+    Example,
+    ExampleFile,
+    QuestionExample,
+    SkippedRow,
+    TextExample,
+    has_labels,
+    summary_of,
+)
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of
@@ -156,6 +166,7 @@ def read_labeled(
     task = make_task(request.kind, request.benchmark, train.examples, task_fields)
     if request.benchmark is None and task.labels and all(map(str.isdecimal, task.labels)):
         names = ", ".join(f"[{label}, NAME]" for label in task.labels[:_LABELS_SHOWN])
+        names += ", ..." * (len(task.labels) > _LABELS_SHOWN)
         reporter.message("labels", f'are numbers; name them for the model\'s users: `--read "label_names=[{names}]"`')
     notes: list[str] = []
     if dev is None:
@@ -180,7 +191,7 @@ def read_labeled(
         else:
             notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
-    notes += warn_of(parts, reporter)
+    notes += warn_of(parts, reporter, by_query=request.kind == "reranking")
     return LabeledData(benchmark=request.benchmark, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
@@ -216,10 +227,10 @@ def check_measurable(file: ExampleFile[Any], task: Task, *, training: bool = Fal
         raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, hint=error.hint) from error
 
 
-def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter) -> list[str]:
+def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter, *, by_query: bool = False) -> list[str]:
     """Report the warnings about the examples, and return them as notes."""
     notes = []
-    for part, warning in data_warnings({name: file.examples for name, file in parts.items()}):
+    for part, warning in data_warnings({name: file.examples for name, file in parts.items()}, by_query=by_query):
         reporter.message(part, warning)
         notes.append(f"{part}: {warning}" + "." * (not warning.endswith("?")))
     return notes
@@ -234,10 +245,11 @@ def report_truncated(
         reporter.message("truncated", f"{', '.join(longer)} examples have {limit}; {effect}")
 
 
-def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
+def data_warnings(parts: Mapping[str, Sequence[Example]], *, by_query: bool = False) -> Iterator[tuple[str, str]]:
     """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
 
     `parts` begin with the training examples. Texts are equal if all characters are (`content` of the examples).
+    `by_query`: the score is a mean over first texts (reranking); of a correlation or F1 no example is a fixed share.
     """
     contents: dict[str, set[Hashable]] = {}
     for part, examples in parts.items():
@@ -247,8 +259,12 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
                 share = f"{seen:,} of {len(inputs):,}" if seen < len(inputs) else f"all {len(inputs):,}"
                 warnings.append(f"{share} inputs also in {earlier}")
         contents[part] = set(inputs)
-        if part != "train" and len(inputs) < _FEW and has_labels(examples):
-            warnings.append(f"{pluralize(len(inputs), 'example')}, each {100 / len(inputs):.0f} % of the score")
+        if part != "train" and has_labels(examples):
+            count = len({example.texts[0] for example in examples}) if by_query else len(inputs)
+            named = f"{count:,} quer{'y' if count == 1 else 'ies'}" if by_query else pluralize(count, "example")
+            if count < _FEW:
+                is_mean = by_query or all(map(_is_share_of_score, examples))
+                warnings.append(f"{named}, each {100 / count:.0f} % of the score" if is_mean else f"only {named}")
         classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
         if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(inputs), _DISTINCT_FROM):
             warnings.append(
@@ -256,6 +272,10 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
             )
         if warnings:
             yield part, "; ".join(warnings)
+
+
+def _is_share_of_score(example: Example) -> bool:
+    return isinstance(example, ChoiceExample | QuestionExample) or isinstance(getattr(example, "label", None), str)
 
 
 def without_unlabeled(file: ExampleFile[Any], reporter: Reporter, notes: list[str]) -> ExampleFile[Any]:
