@@ -18,13 +18,13 @@ def write(folder: Path, front: str) -> Path:
 
 
 def test_a_card_is_read_and_its_lines_are_read_again(tmp_path: Path) -> None:
-    front = "".join(f"{line}\n" for line in FACTS.front_matter("transformers", "fill-mask")[1:-2])
+    front = "".join(f"{line}\n" for line in FACTS.front_matter("transformers", "feature-extraction")[1:-2])
     assert yaml.safe_load(front) == {
         "license": "apache-2.0",
         "language": "en",
         "base_model": "org/base",
         "library_name": "transformers",
-        "pipeline_tag": "fill-mask",
+        "pipeline_tag": "feature-extraction",
         "tags": ["sentence-similarity", "a: b"],
     }
     assert read_card_facts(write(tmp_path / "one", front)) == FACTS
@@ -36,6 +36,11 @@ def test_arguments_come_first_and_tags_are_added() -> None:
     front = yaml.safe_load("\n".join(lines[1:-2]))
     assert (front["license"], front["language"]) == ("mit", "no")
     assert front["tags"] == ["maskwright", "sentence-similarity", "a: b"]
+
+
+def test_only_sentence_embedders_keep_the_tags_of_one() -> None:
+    lines = FACTS.front_matter("transformers", "text-classification")
+    assert yaml.safe_load("\n".join(lines[1:-2]))["tags"] == ["a: b"]
 
 
 def test_a_run_without_card_keeps_that_of_its_initial_model(tmp_path: Path) -> None:

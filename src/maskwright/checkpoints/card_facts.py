@@ -15,6 +15,8 @@ from maskwright.core.storage.files import read_if_exists
 CARD, RECORD = "README.md", "run.json"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _LONGEST = 200
+_EMBEDDING = {"sentence-transformers", "sentence-similarity", "feature-extraction"}
+"""Tags of sentence embedders, by which the hub lists them. Models for other tasks that begin with one drop them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +44,14 @@ class CardFacts:
         self, library: str, pipeline: str, *, license: str = "", language: str = "", tags: tuple[str, ...] = ()
     ) -> list[str]:
         """Return lines of a card's front matter; license and language replace the model's, tags are added."""
+        kept = [tag for tag in self.tags if pipeline in _EMBEDDING or tag not in _EMBEDDING]
         entries = {
             "license": license or self.license,
             "language": language or (self.language[0] if len(self.language) == 1 else list(self.language)),
             "base_model": self.base_model,
             "library_name": library,
             "pipeline_tag": pipeline,
-            "tags": list(dict.fromkeys((*tags, *self.tags))),
+            "tags": list(dict.fromkeys((*tags, *kept))),
         }
         stated = {name: value for name, value in entries.items() if value}
         text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=2 * _LONGEST)

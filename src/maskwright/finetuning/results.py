@@ -327,8 +327,9 @@ def model_card(name: str, model: FineTunedModel, results: Results, facts: CardFa
     task, best, config = model.task, results.best, model.encoder.config
     architecture = family_named(model.family).tasks[task.head].architecture
     made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"
+    kind = f" ({task.kind})" if task.kind != results.task else ""
     about = [
-        f"A {architecture} for {results.task} ({task.kind}), {made} {escape(results.source)}: {config.num_layers} "
+        f"A {architecture} for {results.task}{kind}, {made} {escape(results.source)}: {config.num_layers} "
         f"layers, hidden size {config.hidden_size}, inputs of up to {model.max_length} tokens."
     ]
     if task.labels:
