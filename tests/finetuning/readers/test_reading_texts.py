@@ -223,6 +223,25 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path):
         assert rows(read(tmp_path, "b.tsv", text, "multi_label")) == expected
 
 
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("""['joy', "l'amour"]""", ("joy", "l'amour")),
+        ('["joy", "fear, awe"]', ("joy", "fear, awe")),
+        ("[]", ()),
+        ("[1, 2]", ("1", "2")),
+        ("[joy]; [fear]", ("[joy]", "[fear]")),
+        ("['joy' 'fear']", ("['joy' 'fear']",)),
+        ("[" * 9999 + "]", ("[" * 9999 + "]",)),
+    ],
+)
+def test_classes_in_a_list_that_was_written_as_text(tmp_path, label, expected):
+    ((_, actual),) = rows(
+        read(tmp_path, "a.tsv", f"text\tlabels\na\t{label}\n", "multi_label", ReadOptions(quoting="none"))
+    )
+    assert actual == expected
+
+
 def test_labels_are_renamed_dropped_and_filtered(tmp_path):
     options = ReadOptions(
         text="s1",

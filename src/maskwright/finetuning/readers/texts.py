@@ -4,6 +4,8 @@ Columns are those the user named, else one simple guess by usual names, which is
 columns could be meant, the user must name them.
 """
 
+import ast
+import json
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -227,9 +229,25 @@ def _classes(value: object, options: ReadOptions) -> tuple[str, ...] | None:
         return None
     parts: Iterable[object] = value if isinstance(value, list | tuple) else [value]
     if isinstance(value, str):
-        parts = re.split("[|;,]", value)
+        written = _written_list(value.strip())
+        parts = re.split("[|;,]", value) if written is None else written
     names = dict.fromkeys(name for part in parts if (name := class_name(part)) is not None)
     return tuple(_known(name, options) for name in names)
+
+
+def _written_list(text: str) -> list[object] | None:
+    """Return the list that a text is, in JSON or as pandas writes a column of lists to CSV; None if it is none."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        # Python joins strings without a comma between them, NumPy's ['a' 'b']: their repr differs.
+        if isinstance(value, list) and (parse is json.loads or repr(value) == text):
+            return value
+    return None
 
 
 def _known(name: str, options: ReadOptions) -> str:
