@@ -260,7 +260,8 @@ def data_warnings(parts: Mapping[str, Sequence[Example]], *, by_query: bool = Fa
                 warnings.append(f"{share} inputs also in {earlier}")
         contents[part] = set(inputs)
         if part != "train" and has_labels(examples):
-            count = len({example.texts[0] for example in examples}) if by_query else len(inputs)
+            queries = {each.texts[0] for each in examples if isinstance(each, TextExample)}
+            count = len(queries) if by_query else len(inputs)
             named = f"{count:,} quer{'y' if count == 1 else 'ies'}" if by_query else pluralize(count, "example")
             if count < _FEW:
                 is_mean = by_query or all(map(_is_share_of_score, examples))
