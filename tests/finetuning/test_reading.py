@@ -48,7 +48,7 @@ def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases):
 
 
 def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases, tmp_path):
-    with pytest.raises(DataError, match="input 2: single texts, but this model was trained on pairs"):
+    with pytest.raises(DataError, match=r"input 2: single texts, but this model was trained on pairs.*`--file FILE"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Reporter())
     file = tmp_path / "own.csv"
     file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
