@@ -19,6 +19,7 @@ from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import PREPARED
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.start.prepared_text import prepare
+from recording import Recorder
 
 TOKENIZER = "tokenizer.vocab_size=300"
 
@@ -48,6 +49,14 @@ def test_other_cleaning_is_refused_and_another_vocabulary_trained(tmp_path: Path
     assert len((run.folder / "vocab.txt").read_text().splitlines()) == 190
 
 
+def test_another_kind_of_tokenizer_is_trained_on_the_text(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "prepared")
+    settings, recorder = [each for each in TOY if each != TOKENIZER], Recorder()
+    train_toy(tmp_path, corpus=tmp_path / "prepared", recipe="roberta/tiny", set=settings, steps=1, reporter=recorder)
+    (message,) = recorder.on("tokenizer")
+    assert message.endswith("tokenized again: tokenizer.kind is byte_bpe, there wordpiece")
+
+
 def test_a_given_tokenizer_is_that_of_the_run(tmp_path: Path) -> None:
     prepare_toy(tmp_path, tmp_path / "first")
     (folder,) = (tmp_path / "first").glob("tokenizer-*")
@@ -69,6 +78,8 @@ def test_only_pretrain_reads_prepared_text(tmp_path: Path) -> None:
     prepare_toy(tmp_path, tmp_path / "prepared")
     with pytest.raises(DataError, match="prepared text"):
         prepare([tmp_path / "corpus.txt", tmp_path / "prepared"], out=tmp_path / "twice", reporter=Reporter())
+    with pytest.raises(DataError, match="prepared text"):
+        prepare(tmp_path / "prepared", out=tmp_path / "twice", reporter=Reporter())
 
 
 def test_damaged_prepared_text_is_refused(tmp_path: Path) -> None:

@@ -291,7 +291,9 @@ def _tokenizer_of(prepared: PreparedText, request: Request, reporter: Reporter) 
     tokenizer = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
     wanted = request.recipe.tokenizer.model_dump(mode="json")
     settings = {"kind": tokenizer.kind} if prepared.tokenizer is None else prepared.tokenizer
-    differing = [name for name, value in settings.items() if name != "vocab_size" and value != wanted[name]]
+    same_kind = settings["kind"] == wanted["kind"]  # Kinds have other settings.
+    compared = [name for name in settings if name != "vocab_size"] if same_kind else ["kind"]
+    differing = [name for name in compared if settings[name] != wanted[name]]
     if not differing:
         size = f"{tokenizer.special_tokens.vocab_size:,}"
         reporter.message("tokenizer", f"that of the prepared text, {tokenizer.kind}, {size} entries")

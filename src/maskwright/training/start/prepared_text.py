@@ -12,6 +12,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.data.prepared import PreparedText, check_target, write_prepared
 from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words
@@ -61,6 +62,7 @@ def prepare(
     folder = target if isinstance(target, Path) else Path(cache or cache_folder()).expanduser()
     check_target(target)
     with use_engine(engine), reporter or ConsoleReporter() as reporter:
+        resolve_sources(sources, cache=folder, progress=reporter.stage)  # `clean_corpus` would open prepared text.
         cleaned = clean_corpus(sources, cleaning=cleaning, cache=folder, workers=workers, progress=reporter.stage)
         used = existing or train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=folder, progress=reporter.stage)
         tokens = tokenize_corpus(
