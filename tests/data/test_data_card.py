@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.errors import DataError
+from maskwright.data.cleaning.data_card import remarks
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
@@ -53,3 +56,26 @@ def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
     assert str(tmp_path) not in page
     assert corpus.card["fingerprint"] == corpus.fingerprint
     assert corpus.card["cleaning"]["min_document_bytes"] == 60
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "line"), [("a.jsonl", "", '{{"comment": "{}", "id": 3}}'), ("a.csv", "comment,number", "{},3")]
+)
+def test_a_column_that_was_not_named_and_broken_lines_are_reported(
+    tmp_path: Path, name: str, header: str, line: str
+) -> None:
+    texts = [line.format(f"This is comment number {n} and it is long enough to be kept by itself.") for n in range(9)]
+    (path := tmp_path / name).write_text("\n".join([header, *texts, '{"a']), encoding="utf-8")
+    skip = Cleaning(bad_lines="skip")
+    corpus, skipped = clean_corpus([path], cleaning=skip, cache=tmp_path), f"{name}: 1 broken line skipped"
+    assert remarks(corpus.card) == [f"{name}: texts from the column 'comment'", skipped]
+    assert "The texts are from the column 'comment'." in (corpus.folder / "data_card.md").read_text(encoding="utf-8")
+    assert remarks(clean_corpus([f"{path}#comment"], cleaning=skip, cache=tmp_path).card) == [skipped]
+    with pytest.raises(DataError, match=rf"no document of the column 'comment' of {name} is long enough"):
+        clean_corpus([path], cleaning=skip.replace(min_document_bytes=500), cache=tmp_path)
+
+
+def test_the_usual_column_needs_no_remark(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,id\nThis is a text that is long enough to be kept by itself in the corpus.,3\n")
+    assert remarks(clean_corpus([path], cache=tmp_path).card) == []

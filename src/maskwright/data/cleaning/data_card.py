@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.text.amounts import pluralize, size_in_bytes
+from maskwright.core.text.amounts import listed, pluralize, size_in_bytes
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
@@ -18,13 +18,17 @@ CARD_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """All counts of one source: bytes of its files, what was read, dropped and kept, some sentences."""
+    """All counts of one source: bytes of its files, what was read, dropped and kept, some sentences.
+
+    `columns` are those of its tables that were read although the user named none, except "text".
+    """
 
     source: Source
     bytes_on_disk: int
     counts: Counts = field(default_factory=Counts)
     kept: TextStatistics = field(default_factory=TextStatistics)
     examples: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
 
 
 def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:
@@ -51,6 +55,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
                 **_section(source.counts, source.kept, source.bytes_on_disk),
                 "examples": source.examples,
                 "notes": _notes(source, cleaning),
+                **({"columns": source.columns} if source.columns else {}),
             }
             for source in sources
         ],
@@ -95,6 +100,8 @@ def _section(counts: Counts, kept: TextStatistics, bytes_on_disk: int) -> dict[s
 def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
     """Return remarks on unusual numbers."""
     notes = []
+    if source.columns:
+        notes.append(f"The texts are from {column_note(source.columns)}.")
     kept, counts = source.kept, source.counts
     if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:
         notes.append(
@@ -122,6 +129,23 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.ignored_files[:5])
         notes.append(f"Files that are not read: {others}.")
     return notes
+
+
+def column_note(columns: Sequence[str]) -> str:
+    """Name columns in a message. In a file without a header line the name is a text."""
+    shown = [repr(column if len(column) <= 60 else column[:57] + "...") for column in columns]
+    return f"the column{'s' * (len(shown) > 1)} {listed(shown, 3)}"
+
+
+def remarks(card: Mapping[str, Any]) -> list[str]:
+    """Return what a user should know of each source before training on it: which column was read, broken lines."""
+    lines = []
+    for source in card["sources"]:
+        if columns := source.get("columns"):
+            lines.append(f"{source['name']}: texts from {column_note(columns)}")
+        if broken := source["bad_lines"]["count"]:
+            lines.append(f"{source['name']}: {pluralize(broken, 'broken line')} skipped")
+    return lines
 
 
 def source_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.data.cache import open_checked, open_or_build
-from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line
-from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
+from maskwright.data.cleaning.block import EXCLUDED, clean_block, on_bad_line
+from maskwright.data.cleaning.data_card import SourceCount, card_page, column_note, data_card
 from maskwright.data.cleaning.deduplication import Duplicates, plan_blocks, store_block
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
@@ -53,7 +53,12 @@ def _build_store(
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
     reading = [on_bad_line(each.counts, cleaning) for each in counted]
-    blocks = raw_blocks(sources, cleaning.text_documents, reading, workers=workers)
+
+    def note_column(number: int, column: str) -> None:
+        if sources[number].column is None and column != "text" and column not in counted[number].columns:
+            counted[number].columns.append(column)
+
+    blocks = raw_blocks(sources, cleaning.text_documents, reading, workers=workers, on_column=note_column)
     clean = partial(clean_block, cleaning=cleaning, folder=work)
     for block in ordered_map(clean, enumerate(blocks), workers=workers):
         counted[block.source].counts.add(block.counts)
@@ -61,7 +66,7 @@ def _build_store(
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, corpus_bytes or None)
     for each in counted:
-        _refuse_empty(each.source, each.counts, cleaning)
+        _refuse_empty(each, cleaning)
     duplicates.find(workers)
     (folder / "blocks").mkdir()
     stored: list[dict[str, Any]] = []
@@ -92,7 +97,8 @@ def _build_store(
     write_json(folder / STORE_FILE, {"version": STORE_VERSION, "fingerprint": key, "blocks": stored})
 
 
-def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
+def _refuse_empty(count: SourceCount, cleaning: Cleaning) -> None:
+    source, read = count.source, count.counts
     if read.documents > read.short_documents:
         return
     if read.bad_lines and not read.documents:
@@ -103,8 +109,9 @@ def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
         )
     if not read.longest_document:
         raise DataError(f"{source.name} holds no text", hint="Give files with text, or leave this one out.")
+    where = f"{column_note(count.columns)} of {source.name}" if count.columns else source.name
     raise DataError(
-        f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
+        f"no document of {where} is long enough: {read.documents:,} were read, the longest has "
         f"{read.longest_document:,} bytes",
         allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
         hint="Give longer documents, or keep shorter ones, e.g. with "

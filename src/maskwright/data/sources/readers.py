@@ -9,6 +9,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
@@ -26,7 +27,7 @@ from maskwright.data.files import (
 from maskwright.data.sources.arguments import Source, TextDocuments, file_format
 from maskwright.data.sources.docstrings import docstring_documents
 from maskwright.data.sources.hub import hub_documents
-from maskwright.data.tables import file_texts, json_column, json_texts, json_values
+from maskwright.data.tables import OnColumn, file_texts, json_column, json_texts, json_values
 
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
@@ -99,6 +100,7 @@ def raw_blocks(
     on_bad_line: list[OnBadLine],
     *,
     workers: int | None = None,
+    on_column: Callable[[int, str], None] = lambda number, column: None,
 ) -> Iterator[RawBlock]:
     """Read all sources, one after the other, as blocks.
 
@@ -106,12 +108,14 @@ def raw_blocks(
         text_documents: Separator of documents in plain text files (`cleaning.text.Cleaning`).
         on_bad_line: For each source, called with a broken table row; it raises, or returns to skip it.
         workers: Processes for the `docstrings` source.
+        on_column: Receives the number of a source and the column that is read in a file of it.
 
     Raises DataError if a file is missing, damaged or not of the kind of its name.
     """
     meter = _Meter()
     for number, source in enumerate(sources):
-        pieces = _pieces_of(source, text_documents, on_bad_line[number], meter, workers)
+        rule = on_bad_line[number]
+        pieces = _pieces_of(source, text_documents, rule, meter, workers, partial(on_column, number))
         for some in _batches(pieces, lambda piece: piece.size, BLOCK_BYTES):
             yield RawBlock(number, some, meter.bytes_read())
 
@@ -131,7 +135,12 @@ def _batches(items: Iterable[Item], size: Callable[[Item], int], least: int) -> 
 
 
 def _pieces_of(
-    source: Source, text_documents: TextDocuments, on_bad_line: OnBadLine, meter: _Meter, workers: int | None
+    source: Source,
+    text_documents: TextDocuments,
+    on_bad_line: OnBadLine,
+    meter: _Meter,
+    workers: int | None,
+    on_column: OnColumn,
 ) -> Iterator[Piece]:
     if source.kind == "docstrings":
         yield from _in_pieces(docstring_documents(workers=workers), source.name)
@@ -140,24 +149,30 @@ def _pieces_of(
     for path in source.files:
         with reading(path) as file:
             meter.file = file
-            yield from _pieces_of_file(file, path, source.column, text_documents, on_bad_line)
+            yield from _pieces_of_file(file, path, source.column, text_documents, on_bad_line, on_column)
             meter.finished += path.stat().st_size
             meter.file = None
 
 
 def _pieces_of_file(
-    file: BinaryIO, path: Path, column: str | None, text_documents: TextDocuments, on_bad_line: OnBadLine
+    file: BinaryIO,
+    path: Path,
+    column: str | None,
+    text_documents: TextDocuments,
+    on_bad_line: OnBadLine,
+    on_column: OnColumn,
 ) -> Iterator[Piece]:
     format = file_format(path)
     if format in ("csv", "tsv", "parquet"):
-        yield from _in_pieces(file_texts(file, path, format, column, f"{path}#{{}}", on_bad_line), str(path))
+        texts = file_texts(file, path, format, column, f"{path}#{{}}", on_bad_line, on_column)
+        yield from _in_pieces(texts, str(path))
         return
     stream = decompressed(file, path)
     refuse_utf_16(stream.peek(START_BYTES)[:START_BYTES], str(path))
     if format == "text":
-        yield from _pieces_of_lines(stream, path, text_documents, column, on_bad_line)
+        yield from _pieces_of_lines(stream, path, text_documents, column, on_bad_line, on_column)
     elif format == "markdown" or format == "jsonl":
-        yield from _pieces_of_lines(stream, path, format, column, on_bad_line)
+        yield from _pieces_of_lines(stream, path, format, column, on_bad_line, on_column)
 
 
 def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
@@ -173,6 +188,7 @@ def _pieces_of_lines(
     format: PieceFormat | Literal["auto"],
     column: str | None,
     on_bad_line: OnBadLine,
+    on_column: OnColumn,
 ) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
@@ -190,6 +206,8 @@ def _pieces_of_lines(
             if format == "jsonl" and column is None:
                 values = json_values(io.BytesIO(payload), str(path), lambda bad: None)  # Reported by `documents_of`.
                 column = json_column(values, str(path), f"{path}#{{}}")
+                if column is not None:
+                    on_column(column)
             if payload.strip():
                 yield Piece(str(path), format, payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")

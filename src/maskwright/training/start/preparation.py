@@ -17,6 +17,7 @@ from maskwright.core.randomness import RandomNumbers
 from maskwright.core.storage.files import cache_folder
 from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
 from maskwright.core.types import Documents
+from maskwright.data.cleaning.data_card import remarks
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.prepared import PreparedText, find_prepared
@@ -354,6 +355,8 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
         + (f", {pluralize(leaked, 'paragraph')} with evaluation text left out" if request.cleaning.exclude else "")
         + _took(begun),
     )
+    for remark in remarks(cleaned.card):
+        reporter.message("corpus", remark)
     return cleaned
 
 

@@ -7,6 +7,7 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.core.storage.files import cache_folder
 from maskwright.core.storage.object_stores import is_url
 from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
+from maskwright.data.cleaning.data_card import remarks
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, check_workers, use_engine
@@ -75,6 +76,8 @@ def prepare(
             "tokenizer": None if existing else chosen.tokenizer.model_dump(mode="json"),
         }
         prepared = write_prepared(target, cleaned.folder, tokens.folder, described, reporter.stage)
+        for remark in remarks(cleaned.card):
+            reporter.message("corpus", remark)
         reporter.message(
             "prepared",
             f"{size_in_bytes(cleaned.num_bytes)} of clean text, {pluralize(cleaned.num_documents, 'document')}, "
