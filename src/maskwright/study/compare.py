@@ -27,6 +27,7 @@ from typing import Any
 
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
 from maskwright.core.storage.checksums import read_record
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
@@ -257,7 +258,8 @@ class Study:
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
         reporter.message(
             "study",
-            f"{total} runs of {self.budget} each into {experiment.folder}; {total - len(missing)} are complete",
+            f"{pluralize(total, 'run')} of {self.budget} each into {experiment.folder}; "
+            f"{total - len(missing)} complete",
         )
         variants = self._tuned()
         for seed in self.seeds:

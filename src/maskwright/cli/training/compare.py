@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,7 +39,9 @@ def command(
         done = compare(**arguments, vary={field: split_list(values) for field, _, values in fields})
         if rank():
             sys.exit(0 if done.finished or dry_run else 130)
-        if dry_run:
+        if dry_run and json:
+            output.print_json([asdict(run) for run in done.runs])
+        elif dry_run:
             _print_plan(done.runs)
         elif json:
             output.print_json(done.report)
