@@ -56,6 +56,20 @@ def test_an_interrupted_run_has_a_page_that_says_so(train: Train, monkeypatch: p
     assert "interrupted" not in (run.folder / PAGE).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("recipe", "origin"), [("bert/tiny", "published"), ("electra/tiny", "recipe")])
+def test_the_page_says_whose_settings_were_fitted_and_whose_text_is_held_out(
+    train: Train, tmp_path: Path, recipe: str, origin: str
+) -> None:
+    page = (train(recipe=recipe, reporter=Recorder()).folder / PAGE).read_text(encoding="utf-8")
+    assert f"<th>{origin}</th>" in page
+    assert "Text that this run set aside" in page
+    write_corpus(tmp_path / "held.txt", documents=20)
+    run = train("other", recipe=recipe, reporter=Recorder(), held_out=[tmp_path / "held.txt"])
+    page = (run.folder / PAGE).read_text(encoding="utf-8")
+    assert "The text of --held-out; every" in page
+    assert "set aside" not in page
+
+
 def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -> None:
     run = train(reporter=Recorder())
     line = '{"step": 1, "loss": "x", "tokens": {}, "mlm_loss": [], "mfu": "x", "seconds": null}\n'

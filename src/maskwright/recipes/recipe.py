@@ -190,6 +190,11 @@ class Recipe(Spec):
         return self
 
     @property
+    def origin(self) -> str:
+        """Heading of the recipe's values in tables: most small sizes of a system only follow its published ones."""
+        return "recipe" if self.summary.startswith("not published") else "published"
+
+    @property
     def provides(self) -> frozenset[str]:
         """All facts that objectives can require in their `needs`."""
         present = {name for name in ("generator", "teacher") if getattr(self, name) is not None}

@@ -273,9 +273,7 @@ def _prepare(
     else:
         prepared = prepare(request, machine, reporter)
         record = _write_run_files(directory, {"request": record["request"]}, prepared, machine)
-    # Most small sizes of a system follow its published ones.
-    origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
-    report_fitted(prepared.choices, reporter, field="recipe field", origin=origin)
+    report_fitted(prepared.choices, reporter, field="recipe field", origin=prepared.recipe.origin)
     recipe = prepared.recipe
     reporter.message(
         "plan",

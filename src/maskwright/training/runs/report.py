@@ -93,8 +93,8 @@ def _html(folder: Path) -> str:
             held_out_table(result, by_generator=recipe.generator is not None),
             paragraph("" if result["held_out"] else "The corpus is too small for held-out text."),
             paragraph(
-                "Text that this run set aside; every selected token is masked. The unigram baseline predicts by "
-                f"frequency alone.{verdict}"
+                f"{'The text of --held-out' if request.get('held_out') else 'Text that this run set aside'}; every "
+                f"selected token is masked. The unigram baseline predicts by frequency alone.{verdict}"
             ),
         ),
         section(
@@ -106,7 +106,9 @@ def _html(folder: Path) -> str:
         section(
             "fitted",
             "What was fitted to the budget",
-            fitted_table(choices, "recipe field") if choices else paragraph("Nothing: all settings are the recipe's."),
+            fitted_table(choices, "recipe field", recipe.origin)
+            if choices
+            else paragraph("Nothing: all settings are the recipe's."),
         ),
         section(
             "data",
