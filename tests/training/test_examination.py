@@ -83,6 +83,15 @@ def test_no_checkpoint_is_intact(folder: Path) -> None:
     assert last.hint
 
 
+def test_one_lucky_first_batch_does_not_hide_that_the_loss_fell(folder: Path) -> None:
+    rows = [{"step": step, "loss": 6.0 if step == 1 else 9.0 - 0.01 * step} for step in range(1, 201)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not on("loss", folder)[0].hint
+    rows = [{"step": step, "loss": 7.0 + 0.01 * step} for step in range(1, 201)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "has not fallen" in on("loss", folder)[0].hint
+
+
 def test_a_number_that_no_float_can_hold_is_no_loss(folder: Path) -> None:
     with open(folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"step": 201, "loss": 10**400}) + "\n")

@@ -102,11 +102,12 @@ def _metrics(folder: Path) -> Iterator[Finding]:
             numbers = {name: row[key] for name, key in _SERIES.items() if _is_number(row.get(key))}
             for spike in spikes.find(row.get("phase", 0), numbers):
                 yield Finding("spike", f"step {row['step']:,}: {spike}", "Several: lower the learning rate.")
-        first, last = rows[0]["loss"], float(np.mean([row["loss"] for row in rows[-20:]]))
+        some = min(20, len(rows) // 2 + 1)  # One batch is too few to compare.
+        first, last = (float(np.mean([row["loss"] for row in part])) for part in (rows[:some], rows[-some:]))
         fell = math.isfinite(last) and last < first
         yield Finding(
             "loss",
-            f"{path.relative_to(folder)}: {first:.3f} in step {rows[0]['step']:,}, {last:.3f} in the last, up to step "
+            f"{path.relative_to(folder)}: {first:.3f} in the first steps, {last:.3f} in the last, up to step "
             f"{rows[-1]['step']:,}",
             "" if fell or len(rows) < 20 else "It has not fallen: train longer, or with a lower learning rate.",
         )
