@@ -142,7 +142,7 @@ def test_override_reaches_into_nested_parts():
         ("masking=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
         ("objectives=[mlm, nso]", ["objectives.1: unknown choice 'nso'", "did you mean 'nsp'?"]),
         ("objectives=mlm", ["objectives: must be a list: [mlm]"]),
-        ("objectives=[]", ["objectives: ", "at least 1 item"]),
+        ("objectives=[]", ["objectives: must have at least 1 item; found []"]),
         ("masking.rate=2", ["masking.rate: must be less than 1; found 2"]),
         ("masking.rate=often", ["masking.rate: must be a number; found 'often'"]),
         ("training.optimizer.betas=[0.9]", ["training.optimizer.betas.1: a value is missing"]),

@@ -29,7 +29,11 @@ def test_detection_line_names_the_stage_of_learning(loss: float, details: dict[s
 def test_detection_line_gives_the_numbers() -> None:
     line = detection_line(ObjectiveResult(0.2, 0.9, 1000, {"replaced": 0.1, "precision": 0.75, "recall": 0.25}))
     assert f"loss 0.200 (baseline {BASELINE:.3f}), recall 25.0%, precision 75.0%; 10.0% of the tokens" in line
-    assert "precision undefined" in detection_line(ObjectiveResult(0.3, 0.9, 1000, {"replaced": 0.1, "recall": 0.0}))
+    line = detection_line(ObjectiveResult(0.3, 0.9, 1000, {"replaced": 0.1, "recall": 0.0}))
+    assert "precision undefined" in line
+    assert line.endswith("predicts 'original' for every token")
+    line = detection_line(ObjectiveResult(0.3, 0.9, 1000, {"replaced": 0.1, "precision": 0.2, "recall": 0.006}))
+    assert line.endswith("predicts 'original' for almost every token")
 
 
 def test_restoration_line_gives_the_numbers() -> None:

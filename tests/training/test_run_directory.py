@@ -77,6 +77,8 @@ def test_a_model_is_protected_as_checkpoints_are(work: Work, kept: str, tmp_path
     begun(tmp_path, work, kept)
     with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
         opened(tmp_path, work, {"seed": 1})
+    with pytest.raises(CheckpointError, match="run: precision was not set, now 'fp32'"):
+        opened(tmp_path, work, {**REQUEST, "precision": "fp32"})
     assert opened(tmp_path, work, REQUEST)["result"] == FIRST
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from maskwright.core.errors import nearest
+from maskwright.core.text.amounts import pluralize
 
 _LONGEST_VALUE = 80
 
@@ -130,6 +131,8 @@ def _describe(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
             return f"unknown choice {context.get('tag')!r}; allowed: {', '.join(options)}{hint}"
         case "union_tag_not_found":
             return f"'kind' is missing; allowed: {', '.join(options)}"
+        case "too_short":
+            needed = f"must have at least {pluralize(context['min_length'], 'item')}"
         case "value_error":
             return str(context["error"])
         case "tuple_type" if isinstance(value, str) and value in options:

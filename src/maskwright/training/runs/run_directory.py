@@ -303,7 +303,11 @@ def _differences(before: Any, now: Any, path: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = sorted(before.keys() | now.keys())
         return [line for key in keys for line in _differences(before.get(key), now.get(key), f"{path}.{key}")]
-    return [] if before == now else [f"{path.lstrip('.')} was {before!r}, now {now!r}"]
+    return [] if before == now else [f"{path.lstrip('.')} was {_shown(before)}, now {_shown(now)}"]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else repr(value)
 
 
 def command_line() -> str:

@@ -140,7 +140,7 @@ def detection_line(measured: ObjectiveResult) -> str:
     elif not math.isfinite(measured.loss):
         verdict = "the loss is not finite: lower the learning rate"
     elif recall < 0.01:
-        verdict = "detects nothing yet: predicts 'original' for every token"
+        verdict = f"detects nothing yet: predicts 'original' for {'' if precision is None else 'almost '}every token"
     elif measured.loss > 0.97 * baseline:
         verdict = "no better than the baseline yet"
     elif measured.loss > 0.8 * baseline:
