@@ -96,6 +96,12 @@ def test_parse_overrides_refuses_what_it_cannot_read(text):
     assert "--" not in str(caught.value), "more than one option takes overrides"
 
 
+@pytest.mark.parametrize("overrides", ["masking.rate=0.3", {"masking.rate": 0.3}])
+def test_parse_overrides_wants_a_list(overrides):
+    with pytest.raises(RecipeError, match=r"a (str|dict)\. Allowed: a list of texts"):
+        parse_overrides(overrides)
+
+
 @pytest.mark.parametrize(
     ("texts", "path", "value"),
     [

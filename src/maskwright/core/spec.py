@@ -118,8 +118,14 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
 
     Only `true` and `false` are booleans: `language=no` is Norwegian.
 
-    Raises RecipeError if a text has no `=` or its value is not YAML.
+    Raises RecipeError if a text has no `=` or its value is not YAML, or for one text or a dictionary.
     """
+    if isinstance(overrides, str | Mapping):
+        raise RecipeError(
+            f"overrides of fields are {overrides!r}, a {type(overrides).__name__}",
+            allowed="a list of texts `field=value`",
+            hint='For example `["masking.rate=0.3"]`.',
+        )
     pairs = []
     for text in overrides:
         path, equals, value = text.partition("=")
