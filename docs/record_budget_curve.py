@@ -1,7 +1,7 @@
 """Draw fine-tuned scores against pretraining tokens: python docs/record_budget_curve.py SCORES SVG.
 
-SCORES is a CSV file with the columns model, tokens, task, seed, value. A model without tokens is a horizontal line, if it
-has several seeds with a band of one standard deviation.
+SCORES is a CSV file with the columns model, tokens, task, seed, value. A model without tokens is a horizontal line, and
+with several seeds has a band of one standard deviation.
 """
 
 import csv
