@@ -479,6 +479,9 @@ def test_json_of_another_content_type_is_explained(client: TestClient) -> None:
     response = client.post("/embed", content=b'{"texts": ["a"]}', headers=headers)
     assert response.status_code == 422
     assert "send the header `content-type: application/json`" in response.json()["error"]["message"]
+    response = client.post("/embed", content=b"[]", headers={"content-type": "Application/JSON"})
+    assert response.status_code == 422
+    assert "content-type" not in response.json()["error"]["message"]
 
 
 def test_models_are_named_by_their_folder_unless_named(tmp_path: Path) -> None:

@@ -335,6 +335,8 @@ def test_variants_are_all_combinations_with_their_own_overrides() -> None:
     assert {variant.recipe.masking.rate for variant in actual.values()} == {0.3}, "set in all maskings that vary"
     with pytest.raises(RecipeError, match="Name a second one"):
         variants_of(["bert/tiny", "bert/tiny"], {}, [])
+    with pytest.raises(RecipeError, match="a list of texts"):
+        variants_of(["bert/tiny"], {}, "masking.rate=0.3")
     with pytest.raises(RecipeError, match=r"unknown label 'lo'.*low"):
         variants_of(["low=bert/tiny"], {}, ["lo:masking.rate=0.3"])
 

@@ -123,8 +123,8 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
     if isinstance(overrides, str | Mapping):
         raise RecipeError(
             f"overrides of fields are {overrides!r}, a {type(overrides).__name__}",
-            allowed="a list of texts `field=value`",
-            hint='For example `["masking.rate=0.3"]`.',
+            allowed="a list of texts",
+            hint='For example `["field=value"]`.',
         )
     pairs = []
     for text in overrides:

@@ -107,14 +107,9 @@ class Results:
         for name, scores in self.baselines.items() if main and self.best.best_epoch else ():
             model, baseline = self.best.dev[main], scores["dev"][main]
             if baseline >= model:
-                hint = ""
-                if name.startswith(FROZEN) and self.kind == "regression" and self.pairs:
-                    hint = (
-                        " For similarity use `--task embedding`, which trains the vectors of single texts: to compare "
-                        "two texts in one sequence, a model that was not pretrained on pairs needs many examples."
-                    )
-                elif name.startswith(FROZEN):
-                    hint = " Try another `--set learning_rate=...`, or more steps."
+                hint = " Try another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
+                if hint and self.kind == "regression" and self.pairs:
+                    hint = f" For similarity use `--task embedding`, which trains the vectors of single texts.{hint}"
                 shown = f"{main} {model:.4g} against {baseline:.4g}"
                 lines.append(f"On dev the model is no better than the baseline {name}: {shown}.{hint}")
         if self.best.is_rising:

@@ -5,6 +5,7 @@ Only the 503 for too many connections is uvicorn's, as plain text.
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -70,12 +71,13 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
 
 async def _explain_invalid(request: Request, error: Any) -> Response:
     problems = []
-    content_type = request.headers.get("content-type", "").partition(";")[0]
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    is_json = re.fullmatch(r"application/(.+\+)?json", content_type.lower())  # As FastAPI decides.
     for each in error.errors()[:3]:
         field = ".".join(map(str, each["loc"][1:])) or "body"
         if each["type"] == "json_invalid":
             field, each["msg"] = "body", f"not JSON (character {field}: {each['ctx']['error']})"
-        elif each["loc"] == ("body",) and "json" not in content_type and each["type"] != "missing":
+        elif each["loc"] == ("body",) and not is_json and each["type"] != "missing":
             each["msg"] = f"content-type {content_type!r} is not read; send the header `content-type: application/json`"
         problems.append(f"{field}: {each['msg'].removeprefix('Value error, ')}")
     return error_response(422, "; ".join(problems))

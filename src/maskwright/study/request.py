@@ -83,6 +83,7 @@ def variants_of(
             allowed="one or more different ones",
             hint="Name a second one of the same recipe yourself: `--recipes bert/mini,again=bert/mini`.",
         )
+    parse_overrides(set)  # Refuses one text, whose characters the loop would take for texts.
     of_label: dict[str, list[str]] = {label: [] for label in labels}
     for text in set:
         target, colon, _ = text.partition("=")[0].rpartition(":")

@@ -40,7 +40,7 @@ def command(
         if rank():
             sys.exit(0 if done.finished or dry_run else 130)
         if dry_run and json:
-            output.print_json([asdict(run) for run in done.runs])
+            output.print_json([{**asdict(run), "is_trial": run.is_trial} for run in done.runs])
         elif dry_run:
             _print_plan(done.runs)
         elif json:

@@ -70,7 +70,7 @@ class TokenStream:
 
 
 class StreamEncoder:
-    """Encodes texts as `Tokenizer.encode_batch` does, with a cache of chunks that is emptied when full (50 MB)."""
+    """Encodes texts as `Tokenizer.encode` does, with a cache of chunks that is emptied when full (50 MB)."""
 
     def __init__(self, tokenizer: Tokenizer, *, with_offsets: bool = False) -> None:
         self._backend = tokenizer.backend

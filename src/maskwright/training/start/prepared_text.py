@@ -65,6 +65,8 @@ def prepare(
     with use_engine(engine), reporter or ConsoleReporter() as reporter:
         resolve_sources(sources, cache=folder, progress=reporter.stage)  # `clean_corpus` would open prepared text.
         cleaned = clean_corpus(sources, cleaning=cleaning, cache=folder, workers=workers, progress=reporter.stage)
+        for remark in remarks(cleaned.card):
+            reporter.message("corpus", remark)
         used = existing or train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=folder, progress=reporter.stage)
         tokens = tokenize_corpus(
             cleaned, used, words=chosen.words, cache=folder, workers=workers, progress=reporter.stage
@@ -76,8 +78,6 @@ def prepare(
             "tokenizer": None if existing else chosen.tokenizer.model_dump(mode="json"),
         }
         prepared = write_prepared(target, cleaned.folder, tokens.folder, described, reporter.stage)
-        for remark in remarks(cleaned.card):
-            reporter.message("corpus", remark)
         reporter.message(
             "prepared",
             f"{size_in_bytes(cleaned.num_bytes)} of clean text, {pluralize(cleaned.num_documents, 'document')}, "
