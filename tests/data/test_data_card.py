@@ -69,10 +69,26 @@ def test_a_column_that_was_not_named_and_broken_lines_are_reported(
     skip = Cleaning(bad_lines="skip")
     corpus, skipped = clean_corpus([path], cleaning=skip, cache=tmp_path), f"{name}: 1 broken line skipped"
     assert remarks(corpus.card) == [f"{name}: texts from the column 'comment'", skipped]
-    assert "The texts are from the column 'comment'." in (corpus.folder / "data_card.md").read_text(encoding="utf-8")
+    assert "- texts from the column 'comment'\n" in (corpus.folder / "data_card.md").read_text(encoding="utf-8")
     assert remarks(clean_corpus([f"{path}#comment"], cleaning=skip, cache=tmp_path).card) == [skipped]
-    with pytest.raises(DataError, match=rf"no document of the column 'comment' of {name} is long enough"):
+    with pytest.raises(
+        DataError, match=rf"no document of {name} is long.*\(texts from the column 'comment'; `#COLUMN`"
+    ):
         clean_corpus([path], cleaning=skip.replace(min_document_bytes=500), cache=tmp_path)
+
+
+def test_a_column_of_some_files_is_not_reported_as_that_of_all(tmp_path: Path) -> None:
+    (folder := tmp_path / "mix").mkdir()
+    text = "This is text number {} and it is long enough to be kept by itself in the corpus."
+    (folder / "a.txt").write_text(text.format(1))
+    (folder / "b.csv").write_text(f"text,id\n{text.format(2)},3\n")
+    (folder / "c.csv").write_text(f"*body*,id\n{text.format(3)},3\n")
+    corpus, remark = clean_corpus([folder], cache=tmp_path), "in some files, texts from the column '*body*'"
+    assert remarks(corpus.card) == [f"mix: {remark}"]
+    page = (corpus.folder / "data_card.md").read_text(encoding="utf-8")
+    assert "- in some files, texts from the column '\\*body\\*'\n" in page
+    with pytest.raises(DataError, match=r"no document of mix is long enough: 3 were read.*\(in some files, texts from"):
+        clean_corpus([folder], cleaning=Cleaning(min_document_bytes=500), cache=tmp_path)
 
 
 def test_the_usual_column_needs_no_remark(tmp_path: Path) -> None:

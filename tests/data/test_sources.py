@@ -120,7 +120,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_column_is_chosen_or_found(hub: SimpleNamespace) -> None:
     hub.rows = [{"title": "t", "body": "b"}]
-    assert list(hub_documents(DATASET, "body")) == ["b"]
+    columns: list[str] = []
+    assert list(hub_documents(DATASET, "body", columns.append)) == ["b"]
+    assert columns == ["body"]
     with pytest.raises(DataError, match="several columns"):
         list(hub_documents(DATASET, None))
 

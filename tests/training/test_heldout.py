@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from maskwright.training.start.preparation import restore_prepared
 from maskwright.training.steps.text import split
 from maskwright.training.steps.transfer import map_tensors
 from maskwright.training.steps.workload import build_workload
+from recording import Recorder
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
@@ -103,13 +105,15 @@ def test_given_held_out_text_is_measured_whatever_the_seed_and_all_of_the_corpus
 
 @pytest.mark.slow
 def test_a_run_is_measured_on_the_held_out_file_and_not_resumed_with_another(tmp_path: Path) -> None:
-    held_out = write_corpus(tmp_path / "held_out.txt", documents=8, seed=5)
-    run = train_toy(tmp_path, held_out=held_out, steps=2)
+    texts = write_corpus(tmp_path / "texts.txt", documents=8, seed=5).read_text(encoding="utf-8").split("\n\n")
+    (held_out := tmp_path / "held_out.jsonl").write_text("\n".join(json.dumps({"comment": text}) for text in texts))
+    run = train_toy(tmp_path, held_out=held_out, steps=2, reporter=(recorder := Recorder()))
+    assert "held_out.jsonl: texts from the column 'comment'" in recorder.on("held out")
     assert run.held_out["mlm"].count > 0
     with pytest.raises(CheckpointError, match="held_out"):
         train_toy(tmp_path, held_out=tmp_path / "corpus.txt", steps=2)
     record = read_json(tmp_path / "run" / "run.json")
-    held_out.write_text("Another text, which is not the one that was measured before.", encoding="utf-8")
+    held_out.write_text('{"comment": "Another text, which is not the one that was measured before."}', encoding="utf-8")
     with pytest.raises(RecipeError, match="the held-out text has changed"):
         restore_prepared(
             request_of(

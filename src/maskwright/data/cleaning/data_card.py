@@ -1,5 +1,6 @@
 """The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,8 @@ CARD_VERSION = 1
 class SourceCount:
     """All counts of one source: bytes of its files, what was read, dropped and kept, some sentences.
 
-    `columns` are those of its tables that were read although the user named none, except "text".
+    `columns` are those of its tables that were read although the user named none, except "text", with the number of
+    files.
     """
 
     source: Source
@@ -28,7 +30,7 @@ class SourceCount:
     counts: Counts = field(default_factory=Counts)
     kept: TextStatistics = field(default_factory=TextStatistics)
     examples: list[str] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)
+    columns: Counter[str] = field(default_factory=Counter)
 
 
 def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
                 **_section(source.counts, source.kept, source.bytes_on_disk),
                 "examples": source.examples,
                 "notes": _notes(source, cleaning),
-                **({"columns": source.columns} if source.columns else {}),
+                "remarks": _remarks(source),
             }
             for source in sources
         ],
@@ -100,8 +102,6 @@ def _section(counts: Counts, kept: TextStatistics, bytes_on_disk: int) -> dict[s
 def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
     """Return remarks on unusual numbers."""
     notes = []
-    if source.columns:
-        notes.append(f"The texts are from {column_note(source.columns)}.")
     kept, counts = source.kept, source.counts
     if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:
         notes.append(
@@ -123,29 +123,29 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
             f"`--clean min_document_bytes={cleaning.min_document_bytes}`)."
         )
-    if counts.bad_lines:
-        notes.append(f"{counts.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
     if source.source.ignored_files:
         others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.ignored_files[:5])
         notes.append(f"Files that are not read: {others}.")
     return notes
 
 
-def column_note(columns: Sequence[str]) -> str:
-    """Name columns in a message. In a file without a header line the name is a text."""
-    shown = [repr(column if len(column) <= 60 else column[:57] + "...") for column in columns]
-    return f"the column{'s' * (len(shown) > 1)} {listed(shown, 3)}"
+def _remarks(source: SourceCount) -> list[str]:
+    remarks = [column_remark(source)] if source.columns else []
+    if source.counts.bad_lines:
+        remarks.append(f"{pluralize(source.counts.bad_lines, 'broken line')} skipped")
+    return remarks
+
+
+def column_remark(source: SourceCount) -> str:
+    """Say which columns hold the texts. In a file without a header line the name is a text."""
+    shown = [repr(column if len(column) <= 60 else column[:57] + "...") for column in source.columns]
+    some = "in some files, " * (source.columns.total() < len(source.source.files))
+    return f"{some}texts from the column{'s' * (len(shown) > 1)} {listed(shown, 3)}"
 
 
 def remarks(card: Mapping[str, Any]) -> list[str]:
     """Return what a user should know of each source before training on it: which column was read, broken lines."""
-    lines = []
-    for source in card["sources"]:
-        if columns := source.get("columns"):
-            lines.append(f"{source['name']}: texts from {column_note(columns)}")
-        if broken := source["bad_lines"]["count"]:
-            lines.append(f"{source['name']}: {pluralize(broken, 'broken line')} skipped")
-    return lines
+    return [f"{source['name']}: {remark}" for source in card["sources"] for remark in source.get("remarks", ())]
 
 
 def source_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -210,8 +210,8 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
         lines += ["", *"\n>\n".join(f"> {escape(example)}" for example in source["examples"]).split("\n")]
-    if source["notes"]:
-        lines += ["", *(f"- {without_html(note)}" for note in source["notes"])]
+    if notes := [*map(escape, source["remarks"]), *map(without_html, source["notes"])]:
+        lines += ["", *(f"- {note}" for note in notes)]
     if source["bad_lines"]["first"]:
         lines += ["", "The first lines skipped:", "", *(f"- {escape(line)}" for line in source["bad_lines"]["first"])]
     return lines

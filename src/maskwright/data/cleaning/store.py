@@ -23,7 +23,7 @@ from maskwright.core.storage.checksums import CHECKSUMS, ChecksumCache, damaged_
 from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.data.cache import open_checked, open_or_build
 from maskwright.data.cleaning.block import EXCLUDED, clean_block, on_bad_line
-from maskwright.data.cleaning.data_card import SourceCount, card_page, column_note, data_card
+from maskwright.data.cleaning.data_card import SourceCount, card_page, column_remark, data_card
 from maskwright.data.cleaning.deduplication import Duplicates, plan_blocks, store_block
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
@@ -55,8 +55,8 @@ def _build_store(
     reading = [on_bad_line(each.counts, cleaning) for each in counted]
 
     def note_column(number: int, column: str) -> None:
-        if sources[number].column is None and column != "text" and column not in counted[number].columns:
-            counted[number].columns.append(column)
+        if sources[number].column is None and column != "text":
+            counted[number].columns[column] += 1
 
     blocks = raw_blocks(sources, cleaning.text_documents, reading, workers=workers, on_column=note_column)
     clean = partial(clean_block, cleaning=cleaning, folder=work)
@@ -109,12 +109,12 @@ def _refuse_empty(count: SourceCount, cleaning: Cleaning) -> None:
         )
     if not read.longest_document:
         raise DataError(f"{source.name} holds no text", hint="Give files with text, or leave this one out.")
-    where = f"{column_note(count.columns)} of {source.name}" if count.columns else source.name
+    columns = f" ({column_remark(count)}; `#COLUMN` names another)" if count.columns else ""
     raise DataError(
-        f"no document of {where} is long enough: {read.documents:,} were read, the longest has "
+        f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
         f"{read.longest_document:,} bytes",
         allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
-        hint="Give longer documents, or keep shorter ones, e.g. with "
+        hint=f"Give longer documents{columns}, or keep shorter ones, e.g. with "
         f"`--clean min_document_bytes={max(1, cleaning.min_document_bytes // 3)}`.",
     )
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from maskwright.core.errors import DataError, first_line
 from maskwright.core.extras import imported
 from maskwright.data.sources.arguments import HubDataset
-from maskwright.data.tables import text_column, text_of
+from maskwright.data.tables import OnColumn, text_column, text_of
 
 
-def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
-    """Stream the text column of a dataset's split; DataError if that cannot be done."""
+def hub_documents(dataset: HubDataset, column: str | None, on_column: OnColumn = lambda name: None) -> Iterator[str]:
+    """Stream the text column of a dataset's split; DataError if that cannot be done. `on_column` receives its name."""
     purpose = f"{dataset.name!r} is no file or folder here, and reading it from the Hugging Face hub"
     datasets = imported("datasets", purpose, "hub", otherwise="correct the path")
     rows, name = 0, ""
@@ -18,6 +18,7 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
             if not rows:
                 textual = [name for name, value in row.items() if isinstance(value, str)]
                 name = text_column(list(row), textual, column, dataset.name, f"{dataset.name}#{{}}")
+                on_column(name)
             rows += 1
             yield text_of(row[name])
     except DataError:

@@ -145,7 +145,7 @@ def _pieces_of(
     if source.kind == "docstrings":
         yield from _in_pieces(docstring_documents(workers=workers), source.name)
     elif source.dataset is not None:
-        yield from _in_pieces(hub_documents(source.dataset, source.column), source.name)
+        yield from _in_pieces(hub_documents(source.dataset, source.column, on_column), source.name)
     for path in source.files:
         with reading(path) as file:
             meter.file = file

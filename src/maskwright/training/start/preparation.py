@@ -373,6 +373,8 @@ def _clean_held_out(request: Request, reporter: Reporter) -> CleanCorpus | None:
     )
     amount = f"{size_in_bytes(cleaned.num_bytes)} of clean text, {pluralize(cleaned.num_documents, 'document')}"
     reporter.message("held out", f"{', '.join(cleaned.source_names)}: {amount}")
+    for remark in remarks(cleaned.card):
+        reporter.message("held out", remark)
     return cleaned
 
 
