@@ -1,16 +1,19 @@
 """Tables in memory become rows of plain values, whatever library holds them."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.data.files import refuse_line
 from maskwright.data.tables import column_texts, delimited_rows, records_of, text_column, usual_text_column
+from maskwright.inference.texts import read_texts
 
 ROWS = [{"text": "a", "label": "x"}, {"text": "b", "label": None}]
 
@@ -56,8 +59,19 @@ def test_what_is_no_single_table_is_refused_or_left_to_the_caller() -> None:
     assert records_of([], "train") is None
     with pytest.raises(DataError, match=r"holds the splits train, test.*\['train'\]"):
         records_of({"train": dataset(ROWS), "test": dataset(ROWS)}, "train")
-    with pytest.raises(DataError, match="several columns 'a'"):
-        records_of(pd.DataFrame([[1, 2]], columns=["a", "a"]), "train")
+    for table in (pd.DataFrame([[1, 2]], columns=["a", "a"]), pa.table([[1], [2]], names=["a", "a"])):
+        with pytest.raises(DataError, match="several columns 'a'"):
+            records_of(table, "train")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+@pytest.mark.parametrize("column", [None, "text"])
+def test_a_column_of_texts_that_occurs_twice_is_refused(tmp_path: Path, name: str, column: str | None) -> None:
+    (path := tmp_path / name).write_text("text,id,id,text\na,1,2,b\n")
+    if name == "a.parquet":
+        pq.write_table(pa.table([["a"], ["1"], ["2"], ["b"]], names=["text", "id", "id", "text"]), path)
+    with pytest.raises(DataError, match=rf"{name} has several columns 'text'"):
+        read_texts(path, column)
 
 
 @pytest.mark.parametrize("line", ["id;text|more", "id\ttext, more"])

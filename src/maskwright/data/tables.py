@@ -56,19 +56,27 @@ def usual_text_column(columns: Sequence[str]) -> str | None:
     return next((column for column in usual if column in TEXT_COLUMNS), next(iter(usual), None))
 
 
+def refuse_repeated(columns: Sequence[str], used: Iterable[str], name: str) -> None:
+    """Raise DataError if a column that is used shares its name with another."""
+    if repeated := next((column for column in used if columns.count(column) > 1), None):
+        raise DataError(f"{name} has several columns {repeated!r}", hint="Rename them.")
+
+
 def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, name: str, hint: str) -> str:
     """Return the column of texts: the one wanted, else of a usual name, else the only one of `textual`.
 
-    `hint` is how the user names the column, e.g. "--column {}".
+    `hint` is how the user names the column, e.g. "--column {}". Raises DataError if there is none, or several of this
+    name.
     """
-    if wanted is not None:
-        if wanted in columns:
-            return wanted
+    if wanted is not None and wanted not in columns:
         problem, hint = f"{name} has no column {wanted!r}", suggestion(wanted, columns)
         raise DataError(problem, allowed=listed(columns), hint=hint)
-    usual = usual_text_column(textual)
-    if usual is not None or len(textual) == 1:
-        return textual[0] if usual is None else usual
+    column = usual_text_column(textual) if wanted is None else wanted
+    if column is None and len(textual) == 1:
+        column = textual[0]
+    if column is not None:
+        refuse_repeated(columns, [column], name)
+        return column
     problem = f"several columns could contain the text ({listed(textual)})"
     raise DataError(
         f"{name}: {problem if textual else 'no column contains text'}; it has {listed(columns)}",
@@ -417,12 +425,12 @@ def records_of(data: object, name: str) -> Records | None:
     elif hasattr(data, "features") and hasattr(data, "column_names"):
         rows = [_with_class_names(row, table.features) for row in table]
     elif hasattr(data, "to_pylist") and hasattr(data, "column_names"):
+        refuse_repeated(table.column_names, table.column_names, name)
         rows = table.to_pylist()
     elif hasattr(data, "to_dicts"):
         rows = table.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns") and hasattr(data, "notna"):
-        if repeated := [str(column) for column, count in Counter(table.columns).items() if count > 1]:
-            raise DataError(f"{name} has several columns {repeated[0]!r}", hint="Rename them.")
+        refuse_repeated(names := list(map(str, table.columns)), names, name)
         rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
     else:
         return None

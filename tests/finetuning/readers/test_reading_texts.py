@@ -37,6 +37,9 @@ def test_columns_that_are_used_have_different_names(tmp_path):
     with pytest.raises(DataError, match=r"a\.csv has several columns 'text'"):
         read(tmp_path, "a.csv", "text,label,text\na,1,x\nb,0,y\n")
     assert rows(read(tmp_path, "a.csv", "text,note,note,label\na,,,1\nb,,,0\n"))[0] == ("a", "1")
+    pq.write_table(pa.table([["a"], ["1"], ["x"]], names=["text", "label", "text"]), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet has several columns 'text'"):
+        read_texts(tmp_path / "a.parquet", "classification")
 
 
 def test_wrong_column_names_the_nearest(tmp_path):

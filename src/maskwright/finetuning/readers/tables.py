@@ -19,6 +19,7 @@ from maskwright.data.tables import (
     json_records,
     open_parquet,
     quotes_enclose_fields,
+    refuse_repeated,
 )
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_bytes, load_text
@@ -138,8 +139,7 @@ class Table:
         row or less than half of the rows are good.
         """
         used = [name for names in columns.values() for name in as_names(names or ())]
-        if repeated := next((name for name in used if self.columns.count(name) > 1), None):
-            raise DataError(f"{self.name} has several columns {repeated!r}", hint="Rename them.")
+        refuse_repeated(self.columns, used, self.name)
         key = self._key(used)
         made: list[E] = []
         for row in self.rows:
@@ -186,7 +186,9 @@ def read_table(source: Source, kind: Kind, options: ReadOptions, rows_of: RowsOf
     skips, format = Skips(str(source)), format_of(source, kind, options)
     if isinstance(source, Path) and format == "parquet":
         with open_parquet(io.BytesIO(load_bytes(source)), source) as file:
-            source = Records(str(source), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
+            names = tuple(file.schema_arrow.names)
+            refuse_repeated(names, names, str(source))
+            source = Records(str(source), names, tuple(file.read().to_pylist()))
     if isinstance(source, Records):
         table = _of_records(source.numbered(), skips, rows_of)
     elif format == "json":
