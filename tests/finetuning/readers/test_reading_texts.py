@@ -231,10 +231,13 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path):
     [
         ("""['joy', "l'amour"]""", ("joy", "l'amour")),
         ('["joy", "fear, awe"]', ("joy", "fear, awe")),
+        ("['joy','fear']", ("joy", "fear")),
+        ("""["a",'b' , -1.5,]""", ("a", "b", "-1.5")),
+        (r"['\d', 'l\'amour']", (r"\d", "l'amour")),
+        ("[{[1]}]", ("[{[1]}]",)),
         ("[]", ()),
         ("[1, 2]", ("1", "2")),
         ("[joy]; [fear]", ("[joy]", "[fear]")),
-        ("['joy' 'fear']", ("['joy' 'fear']",)),
         ("[" * 9999 + "]", ("[" * 9999 + "]",)),
     ],
 )
@@ -243,6 +246,12 @@ def test_classes_in_a_list_that_was_written_as_text(tmp_path, label, expected):
         read(tmp_path, "a.tsv", f"text\tlabels\na\t{label}\n", "multi_label", ReadOptions(quoting="none"))
     )
     assert actual == expected
+
+
+@pytest.mark.parametrize("label", ["['joy' 'fear']", "[['joy'], 'fear']", "['joy']; ['fear']"])
+def test_what_is_not_a_list_of_classes_is_skipped(tmp_path, label):
+    file = read(tmp_path, "a.tsv", f"text\tlabels\na\tjoy\nb\tfear\nc\t{label}\n", "multi_label")
+    assert reasons(file) == [("line 4", f"the label {label!r} is not a list of texts with commas")]
 
 
 def test_labels_are_renamed_dropped_and_filtered(tmp_path):

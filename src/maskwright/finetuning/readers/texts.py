@@ -5,9 +5,11 @@ columns could be meant, the user must name them.
 """
 
 import ast
+import contextlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -235,18 +237,25 @@ def _classes(value: object, options: ReadOptions) -> tuple[str, ...] | None:
     return tuple(_known(name, options) for name in names)
 
 
-def _written_list(text: str) -> list[object] | None:
-    """Return the list that a text is, in JSON or as pandas writes a column of lists to CSV; None if it is none."""
+_ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+.\w]+)"""
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:\s*,\s*{_ITEM})*\s*(?:,\s*)?)?\]")
+"""A list of strings and numbers. Without the commas, as NumPy writes it, Python would join the strings."""
+
+
+def _written_list(text: str) -> list[Any] | None:
+    """Return the list that a text is, in JSON or as pandas writes a column of lists to CSV; None if it is none.
+
+    ValueError if the text begins and ends as a list of strings but is none.
+    """
     if not (text.startswith("[") and text.endswith("]")):
         return None
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            value = parse(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        # Python joins strings without a comma between them, NumPy's ['a' 'b']: their repr differs.
-        if isinstance(value, list) and (parse is json.loads or repr(value) == text):
-            return value
+    with contextlib.suppress(ValueError, RecursionError):
+        return list(json.loads(text))
+    if _PYTHON_LIST.fullmatch(text):
+        with contextlib.suppress(ValueError, SyntaxError), warnings.catch_warnings(action="ignore"):
+            return list(ast.literal_eval(text))
+    if re.match(r"""[\[\s]+['"]""", text):
+        raise ValueError(f"the label {text!r} is not a list of texts with commas")
     return None
 
 
