@@ -12,6 +12,11 @@ from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExampl
 from maskwright.finetuning.labeled import data_warnings, hold_out
 from maskwright.finetuning.predict import split_inputs
 from maskwright.finetuning.seed_run import DevResult, SeedResult, best_of, rate_share, should_stop, swapped
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.reranking import Reranking
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.model.config import EncoderConfig
 
 
@@ -155,16 +160,24 @@ def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
 
 
 @pytest.mark.parametrize(
-    ("dev", "by_query", "warning"),
+    ("dev", "task", "warning"),
     [
-        ([text("a"), text("b")], False, "2 examples, each 50 % of the score"),
-        ([text("a", label=0.5), text("b", label=0.1)], False, "only 2 examples"),
-        ([tagged("a"), tagged("b")], False, "only 2 examples"),
-        ([text("a", str(n), label=n % 2) for n in range(60)], True, "1 query, each 100 % of the score"),
+        (texts("a", "b"), Classification(labels=("a", "b")), "2 examples, each 50 % of the score"),
+        (texts("a", "b"), Classification(labels=("a", "b"), metrics=("matthews", "accuracy")), "only 2 examples"),
+        (texts("a", "b"), Classification(labels=("a", "b"), metrics=("f1", "accuracy")), "only 2 examples"),
+        (texts(("a",), ()), MultiLabel(labels=("a", "b")), "only 2 examples"),
+        (texts(("a",), ()), MultiLabel(labels=("a", "b"), metrics="subset_accuracy"), "2 examples, each 50 %"),
+        (texts(0.5, 0.1), Regression(), "only 2 examples"),
+        (texts(0.5, 0.1), None, "only 2 examples"),
+        ([tagged("a"), tagged("b")], Tagging(labels=("O", "X")), "only 2 examples"),
+        ([question("a", "c"), question("b", "c")], QuestionAnswering(), "2 examples, each 50 % of the score"),
+        ([choice("a", "b"), choice("b", "a")], MultipleChoice(), "2 examples, each 50 % of the score"),
+        ([text("a", str(n), label=n % 2) for n in range(60)], Reranking(), "1 query, each 100 % of the score"),
     ],
 )
-def test_a_share_of_the_score_is_stated_only_of_what_is_averaged(dev, by_query, warning):
-    assert list(data_warnings({"train": [], "dev": dev}, by_query=by_query)) == [("dev", warning)]
+def test_a_share_of_the_score_is_stated_only_of_what_is_averaged(dev, task, warning):
+    ((_, actual),) = data_warnings({"train": [], "dev": dev}, task=task)
+    assert actual.startswith(warning)
 
 
 def test_a_different_label_for_every_example_is_a_warning():

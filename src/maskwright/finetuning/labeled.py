@@ -15,11 +15,9 @@ from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
 from maskwright.finetuning.examples import (
-    ChoiceExample,
     E,
     Example,
     ExampleFile,
-    QuestionExample,
     SkippedRow,
     TextExample,
     has_labels,
@@ -41,6 +39,13 @@ _FEWEST_HELD_OUT = 5
 """Examples held out of a small file, unless they are more than a third of it."""
 _FEW = 50
 """Size below which a dev or test file is reported as small: each example counts more than 2 %."""
+_MEANS = {
+    ("classification", "accuracy"),
+    ("multi_label", "subset_accuracy"),
+    ("multiple_choice", ""),
+    ("question_answering", ""),
+}
+"""Tasks, with their main metric where they have several, whose score is a mean over the examples."""
 _LABELS_SHOWN = 12
 _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 """Share of different labels, in so many examples, from which the label column is doubted."""
@@ -191,7 +196,7 @@ def read_labeled(
         else:
             notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
-    notes += warn_of(parts, reporter, by_query=request.kind == "reranking")
+    notes += warn_of(parts, reporter, task=task)
     return LabeledData(benchmark=request.benchmark, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
@@ -227,10 +232,10 @@ def check_measurable(file: ExampleFile[Any], task: Task, *, training: bool = Fal
         raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, hint=error.hint) from error
 
 
-def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter, *, by_query: bool = False) -> list[str]:
-    """Report the warnings about the examples, and return them as notes."""
+def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter, *, task: Task | None = None) -> list[str]:
+    """Report the warnings about the examples (`data_warnings`), and return them as notes."""
     notes = []
-    for part, warning in data_warnings({name: file.examples for name, file in parts.items()}, by_query=by_query):
+    for part, warning in data_warnings({name: file.examples for name, file in parts.items()}, task=task):
         reporter.message(part, warning)
         notes.append(f"{part}: {warning}" + "." * (not warning.endswith("?")))
     return notes
@@ -245,12 +250,15 @@ def report_truncated(
         reporter.message("truncated", f"{', '.join(longer)} examples have {limit}; {effect}")
 
 
-def data_warnings(parts: Mapping[str, Sequence[Example]], *, by_query: bool = False) -> Iterator[tuple[str, str]]:
+def data_warnings(parts: Mapping[str, Sequence[Example]], *, task: Task | None = None) -> Iterator[tuple[str, str]]:
     """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
 
     `parts` begin with the training examples. Texts are equal if all characters are (`content` of the examples).
-    `by_query`: the score is a mean over first texts (reranking); of a correlation or F1 no example is a fixed share.
+    Examples have no fixed share of a correlation or F1, nor of an unknown score (no `task`). Rerankers are scored by
+    query, the first text.
     """
+    by_query = isinstance(task, Reranking)
+    is_mean = by_query or (task and (task.kind, next(iter(getattr(task, "metrics", ())), ""))) in _MEANS
     contents: dict[str, set[Hashable]] = {}
     for part, examples in parts.items():
         inputs, warnings = [example.content for example in examples], []
@@ -260,11 +268,11 @@ def data_warnings(parts: Mapping[str, Sequence[Example]], *, by_query: bool = Fa
                 warnings.append(f"{share} inputs also in {earlier}")
         contents[part] = set(inputs)
         if part != "train" and has_labels(examples):
-            queries = {each.texts[0] for each in examples if isinstance(each, TextExample)}
-            count = len(queries) if by_query else len(inputs)
-            named = f"{count:,} quer{'y' if count == 1 else 'ies'}" if by_query else pluralize(count, "example")
+            count, named = len(inputs), pluralize(len(inputs), "example")
+            if by_query:
+                count = len({each.texts[0] for each in examples if isinstance(each, TextExample)})
+                named = f"{count:,} quer{'y' if count == 1 else 'ies'}"
             if count < _FEW:
-                is_mean = by_query or all(map(_is_share_of_score, examples))
                 warnings.append(f"{named}, each {100 / count:.0f} % of the score" if is_mean else f"only {named}")
         classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
         if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(inputs), _DISTINCT_FROM):
@@ -273,10 +281,6 @@ def data_warnings(parts: Mapping[str, Sequence[Example]], *, by_query: bool = Fa
             )
         if warnings:
             yield part, "; ".join(warnings)
-
-
-def _is_share_of_score(example: Example) -> bool:
-    return isinstance(example, ChoiceExample | QuestionExample) or isinstance(getattr(example, "label", None), str)
 
 
 def without_unlabeled(file: ExampleFile[Any], reporter: Reporter, notes: list[str]) -> ExampleFile[Any]:
