@@ -137,7 +137,10 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
     assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Reporter())) == 2  # its folder tells nothing
     (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"input 2: pairs of texts, but this model was trained on single texts"):
+    with pytest.raises(
+        DataError,
+        match=r"input 2: pairs of texts, but this model was trained on single texts.*with a file, add `--text",
+    ):
         predict(out, ["the cat", ("the cat", "the dog")], reporter=Reporter())
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")

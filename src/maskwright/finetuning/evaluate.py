@@ -170,7 +170,7 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
         if isinstance(example, TextExample) and len(example.texts) != expected:
             raise DataError(
                 f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
-                hint="Give single texts; of a file name `--text COLUMN`."
+                hint="Give single texts; with a file, add `--text COLUMN`."
                 if expected == 1
                 else "Give pairs of texts: in Python `[(one, other)]`, or `--file FILE --text COLUMN --text2 COLUMN`.",
             )
