@@ -1,7 +1,7 @@
 """Draw fine-tuned scores against pretraining tokens: python docs/record_budget_curve.py SCORES SVG.
 
 SCORES is a CSV file with the columns model, tokens, task, seed, value. A model without tokens is a horizontal line.
-Bars and bands are standard deviations over seeds. Every panel has the models in one order.
+Bars and bands are standard deviations over seeds.
 """
 
 import csv
@@ -9,10 +9,11 @@ import statistics
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, NullLocator
 
 
 def draw(scores: Path) -> Figure:
@@ -22,24 +23,26 @@ def draw(scores: Path) -> Figure:
         for row in csv.DictReader(file):
             tokens = float(row["tokens"]) if row["tokens"] else None
             values[row["task"]][row["model"], tokens].append(100 * float(row["value"]))
-    figure = Figure(figsize=(3.1 * len(values), 3.0), layout="constrained")
+    models = dict.fromkeys(name for by_model in values.values() for name, _ in by_model)
+    figure, labeled = Figure(figsize=(3.1 * len(values), 3.0), layout="constrained"), dict[str, Any]()
     for axes, (task, by_model) in zip(figure.subplots(1, len(values), squeeze=False)[0], values.items(), strict=True):
-        for number, model in enumerate(dict.fromkeys(name for name, _ in by_model)):
+        for number, model in enumerate(models):
             style = {"color": f"C{number}", "label": model}
             points = sorted((tokens, seeds) for (name, tokens), seeds in by_model.items() if name == model and tokens)
             means, errors = [statistics.mean(seeds) for _, seeds in points], [_sd(seeds) for _, seeds in points]
             if points:
-                axes.errorbar([tokens for tokens, _ in points], means, errors, marker="o", ms=4, capsize=3, **style)
-            else:
+                x = [tokens for tokens, _ in points]
+                labeled[model] = axes.errorbar(x, means, errors, marker="o", ms=4, capsize=3, **style)
+            elif (model, None) in by_model:
                 mean, sd = statistics.mean(by_model[model, None]), _sd(by_model[model, None])
-                axes.axhline(mean, ls="--", **style)
+                labeled[model] = axes.axhline(mean, ls="--", **style)
                 axes.axhspan(mean - sd, mean + sd, color=f"C{number}", alpha=0.15, lw=0)
         axes.set(title=task, xscale="log", xlabel="tokens of pretraining")
+        axes.set_xticks(sorted({tokens for _, tokens in by_model if tokens}))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.xaxis.set_minor_formatter("")
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = figure.axes[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.legend(labeled.values(), labeled, loc="outside lower center", ncols=len(labeled), frameon=False)
     return figure
 
 
