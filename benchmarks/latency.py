@@ -42,7 +42,7 @@ def contenders(model: Path, settings: Settings) -> list[Contender]:
         "maskwright int8": ("torch", "maskwright", "int8"),
         "sentence-transformers fp32": ("sentence_transformers", "sentence_transformers", "fp32"),
         "ONNX Runtime int8": ("onnxruntime", "onnx", "int8"),
-        "OpenVINO int8": ("openvino", "openvino", "int8"),
+        "OpenVINO int8": ("nncf", "openvino", "int8"),
     }
     return [
         Contender(

@@ -241,6 +241,8 @@ def inference(settings: Settings) -> Iterator[Table]:
                     if not find_spec(engine):
                         continue
                     for precision in ("fp32", "bf16", "int8") if engine == "torch" else ("fp32", "int8"):
+                        if (engine, precision) == ("openvino", "int8") and not find_spec("nncf"):
+                            continue
                         scratch = str(task.folder / f"{engine}-{precision}")
                         contenders.append(
                             peer(f"{name}, {precision}", scratch=scratch, engine=engine, precision=precision)
