@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.cleaning.data_card import remarks
+from maskwright.data.cleaning.data_card import card_page, remarks
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
@@ -56,6 +56,10 @@ def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
     assert str(tmp_path) not in page
     assert corpus.card["fingerprint"] == corpus.fingerprint
     assert corpus.card["cleaning"]["min_document_bytes"] == 60
+    for source in corpus.card["sources"]:
+        del source["remarks"]  # As in the cards of text that earlier versions cleaned.
+    assert "**30 documents, 30 sentences" in card_page(corpus.card)
+    assert remarks(corpus.card) == []
 
 
 @pytest.mark.parametrize(

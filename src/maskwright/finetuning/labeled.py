@@ -14,15 +14,7 @@ from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
-from maskwright.finetuning.examples import (
-    E,
-    Example,
-    ExampleFile,
-    SkippedRow,
-    TextExample,
-    has_labels,
-    summary_of,
-)
+from maskwright.finetuning.examples import E, Example, ExampleFile, SkippedRow, TextExample, has_labels, summary_of
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of

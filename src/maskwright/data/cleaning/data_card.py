@@ -210,7 +210,7 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
         lines += ["", *"\n>\n".join(f"> {escape(example)}" for example in source["examples"]).split("\n")]
-    if notes := [*map(escape, source["remarks"]), *map(without_html, source["notes"])]:
+    if notes := [*map(escape, source.get("remarks", ())), *map(without_html, source["notes"])]:
         lines += ["", *(f"- {note}" for note in notes)]
     if source["bad_lines"]["first"]:
         lines += ["", "The first lines skipped:", "", *(f"- {escape(line)}" for line in source["bad_lines"]["first"])]
