@@ -89,6 +89,10 @@ DATA: Mapping[str, Data] = {
         kind="classification", metric="accuracy", read=_columns(0, 1),
         train="glue/SST-2/train.tsv", dev=500, test="glue/SST-2/dev.tsv", most=2000,
     ),
+    "sst-2-whole": Data(
+        kind="classification", metric="accuracy", read=_columns(0, 1),
+        train="glue/SST-2/train.tsv", dev=500, test="glue/SST-2/dev.tsv",
+    ),
     "sts-b": Data(
         kind="regression", metric="spearman", read=_columns(7, 8, 9),
         train="glue/STS-B/train.tsv", dev=500, test="glue/STS-B/dev.tsv", most=2000,

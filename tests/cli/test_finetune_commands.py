@@ -23,7 +23,7 @@ _SETTINGS = (
     "attention_dropout=0",
     "max_length=20",
 )
-MACHINE = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
+MACHINE = Machine(torch.device("cpu"), "a machine", 1, "default", None)
 THOROUGH = [word for setting in _SETTINGS for word in ("--set", setting)]
 
 

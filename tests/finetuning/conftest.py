@@ -16,7 +16,7 @@ def at_once():
     # Any processor can compute in bf16; those that have to emulate it are not asked to.
     def prepared(device, matmul, cache, precision):
         autocast = torch.bfloat16 if precision == "bf16" else None
-        return Machine(choose_device(device), "a machine", 1, "default", 1e9, autocast)
+        return Machine(choose_device(device), "a machine", 1, "default", autocast)
 
     def again(begun, device, cache, precision):
         return prepared(device, None, cache, precision), ""

@@ -24,7 +24,7 @@ HARDWARE = Hardware(
     unusable_gpu=False,
 )
 PEAKS = {"cpu": {"fp32": 1e11, "fp32_onednn": 2e11, "bf16": 2e11}}
-MACHINE = Machine(torch.device("cpu"), "A processor", 4, "onednn", 1e11, None)
+MACHINE = Machine(torch.device("cpu"), "A processor", 4, "onednn", None)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
 # Wishes, and runs.
 
 
-GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
+GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", HALF, "auto")
 
 
 def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:

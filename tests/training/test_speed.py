@@ -15,8 +15,13 @@ from maskwright.training.start import speed
 from maskwright.training.start.speed import measure_speed
 from maskwright.training.steps import loop
 
-MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e9, None)
+MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", None)
 MINUTE = Budget("seconds", 60)
+
+
+@pytest.fixture(autouse=True)
+def of_known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "peak_flops", 1e9)
 
 
 @pytest.mark.parametrize("name", OF_EACH_OBJECTIVE)
@@ -119,7 +124,8 @@ def test_on_a_gpu_steps_grow_while_that_costs_little_time(monkeypatch, free, fix
         return speed._StepSpeed(1e6 * batch / took, took, False)
 
     monkeypatch.setattr(speed, "_train_briefly", measured)
-    gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0), peak_flops=1e13)
+    monkeypatch.setattr(Machine, "peak_flops", 1e13)
+    gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0))
     actual = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
     assert actual.full_step_tokens / 32 == pytest.approx(expected, rel=0.1)
     assert measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed, tries_larger_steps=False).full_step_tokens == 0

@@ -1,11 +1,12 @@
 """The machine of a run: device, precision, matmul library, kernels, measured peak and accuracy of matmul."""
 
 import contextlib
+import functools
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -53,12 +54,11 @@ _WIDEST_FOR_4096 = 512
 3 to 10 % of a step at width 256, 3 % at 512, nothing at 768 (LOG.md, "more tokens at a time")."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Machine:
     """The device, the precision and the kernels of a run.
 
     Attributes:
-        peak_flops: Measured peak matmul throughput in the run's precision, FLOP/s.
         autocast: bfloat16 for matmuls, or None (fp32).
         kernels: "auto" if kernels may be used, "reference" if only PyTorch computes.
         gradient_dtype: Type in which ranks exchange gradients.
@@ -68,7 +68,6 @@ class Machine:
     name: str
     threads: int
     matmul: MatmulLibrary
-    peak_flops: float
     autocast: torch.dtype | None
     kernels: Kernels = "auto"
     gradient_dtype: torch.dtype = torch.float32
@@ -82,6 +81,11 @@ class Machine:
     def needs_kernel_check(self) -> bool:
         """Whether kernels may be used only after they have passed `kernel_check.check_kernels`."""
         return self.device.type == "cuda" and self.kernels == "auto"
+
+    @functools.cached_property
+    def peak_flops(self) -> float:
+        """Peak matmul throughput in the run's precision, FLOP/s, measured when it is first asked for."""
+        return self.measure_peak()
 
     def measure_peak(self) -> float:
         """Measure `peak_flops` again."""
@@ -165,8 +169,7 @@ def prepare_machine(
         autocast = torch.bfloat16 if precision == "bf16" else None
         name = processor_name()
         library = matmul or _cached_library(name, threads, cache or cache_folder())
-    machine = Machine(chosen, name, threads, library, 0.0, autocast, kernels)
-    return replace(machine, peak_flops=machine.measure_peak())
+    return Machine(chosen, name, threads, library, autocast, kernels)
 
 
 def restore_machine(
