@@ -24,7 +24,7 @@ from maskwright.data.prepared import PreparedText, find_prepared
 from maskwright.data.shards.corpus import TOKENIZER
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.similar_words import KeptTable, check_source, few_words_warning, similar_words
-from maskwright.data.sources.arguments import resolve_sources
+from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
@@ -147,6 +147,12 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> PreparedR
     # After the other checks, since URLs are fetched.
     sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
+    if seen := _read_twice(sources, request, reporter):
+        reporter.message(
+            "warning",
+            f"{', '.join(seen)}: given as held-out text, but also part of the training text, so the held-out loss does "
+            "not say how well the model predicts other text. Leave --held-out out to keep a share of the corpus apart.",
+        )
     cleaned, held_out = _clean(request, reporter), _clean_held_out(request, reporter)
     if source_models.new_words is not None:
         source_models = source_models.extended(cleaned, request.seed, reporter)
@@ -358,6 +364,15 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     for remark in remarks(cleaned.card):
         reporter.message("corpus", remark)
     return cleaned
+
+
+def _read_twice(sources: Sequence[Source], request: Request, reporter: Reporter) -> list[str]:
+    """Return the held-out files that are among those of the sources."""
+    if not request.held_out:
+        return []
+    trained = {file.resolve() for source in sources for file in source.files}
+    held_out = resolve_sources(request.held_out, cache=request.cache, progress=reporter.stage)
+    return [file.name for source in held_out for file in source.files if file.resolve() in trained]
 
 
 def _clean_held_out(request: Request, reporter: Reporter) -> CleanCorpus | None:
