@@ -126,3 +126,11 @@ def test_a_model_on_frozen_vectors_predicts_dev(kind: Kind) -> None:
     [(name, scores)] = list(measured.items())[1:]
     assert name.startswith("frozen vectors + ")
     assert next(iter(scores["dev"].values())) > 0.95
+
+
+def test_scores_of_pairs_are_compared_with_the_words_that_they_share() -> None:
+    words = [f"word{n}" for n in range(11)]
+    rows = [(" ".join(words[:6]) + "|" + " ".join(words[6 - same : 11 - same]), float(same)) for same in range(6)]
+    measured = dict(measure_baselines(labeled(rows, rows, "regression")))
+    assert list(measured)[-1] == "TF-IDF cosine"
+    assert measured["TF-IDF cosine"]["dev"]["spearman"] > 0.95

@@ -351,7 +351,7 @@ def test_training_ends_when_dev_gets_worse(tune):
             toy_tasks.numbers,
             {"text": "a", "text2": "b", "label": "score"},
             0.9,
-            ["mean", "TF-IDF + ridge regression", "frozen vectors + ridge regression"],
+            ["mean", "TF-IDF + ridge regression", "frozen vectors + ridge regression", "TF-IDF cosine"],
         ),
         ("multi-label", toy_tasks.several, {}, 0.9, ["majority set"]),
         ("tagging", toy_tasks.tagged, {}, 0.9, ["majority tag", "most frequent tag of each word"]),

@@ -3,8 +3,9 @@
 | task | baselines |
 |---|---|
 | classification | the most frequent class; logistic regression on TF-IDF of uni- and bigrams, and on frozen vectors |
-| regression | the mean; ridge regression on the same TF-IDF, and on frozen vectors |
+| regression | the mean; ridge regression on the same TF-IDF, and on frozen vectors; of pairs, their cosine by TF-IDF |
 | reranking | the cosine similarity of query and document, by TF-IDF and by frozen vectors |
+| embedding of scored pairs | the vectors before training; the cosine similarity of both texts by TF-IDF |
 | multi-label | the most frequent set of classes |
 | tagging | the most frequent tag; the most frequent tag of each word |
 | multiple choice | the most frequent index of the right option |
@@ -26,8 +27,9 @@ from numpy.typing import NDArray
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.data.scripts import WORD
-from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
+from maskwright.finetuning.examples import ExampleFile, TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import LabeledData
+from maskwright.finetuning.metrics.scores import number_scores
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.reranking import Reranking
@@ -108,6 +110,21 @@ def measure_baselines(
         yield name, metrics
 
 
+def word_overlap(parts: Mapping[str, ExampleFile[TextExample]]) -> dict[str, dict[str, float]]:
+    """Return the correlations of scores with the cosine of TF-IDF of both texts, by part; none for texts without words.
+
+    The metrics have the names that sentence-transformers gives those of vectors.
+    """
+    for _, similarities in _of_rankings(parts["train"].examples, embed=None):
+        return {
+            part: {f"{name}_cosine": scores[name] for name in ("spearman", "pearson")}
+            for part, file in parts.items()
+            if part != "train"
+            for scores in (number_scores([each.label for each in file.examples], similarities(file.examples)),)
+        }
+    return {}
+
+
 def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str, Predict]]:
     task, train = labeled.task, labeled.parts["train"].examples
     match task:
@@ -117,6 +134,9 @@ def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str,
         case Regression():
             yield "mean", _constant(sum(float(example.label) for example in train) / len(train))
             yield from _of_texts(train, embed, num_classes=None)
+            if all(len(example.texts) == 2 for example in train):
+                for name, similarities in _of_rankings(train, embed=None):
+                    yield name, _on_a_line(train, similarities)
         case Reranking():
             yield from _of_rankings(train, embed)
         case MultiLabel():
@@ -153,6 +173,13 @@ def _of_rankings(train: Sequence[TextExample], embed: Embed | None) -> Iterator[
             return similarities
 
         yield f"{FROZEN} cosine", cosines
+
+
+def _on_a_line(train: Sequence[TextExample], similarities: Predict) -> Predict:
+    """Return the least-squares line from similarities to labels, which keeps their ranks."""
+    from sklearn.linear_model import LinearRegression
+
+    return _fitted(LinearRegression(), train, lambda examples: np.array(similarities(examples))[:, np.newaxis])
 
 
 def _most_frequent(values: Any) -> Any:

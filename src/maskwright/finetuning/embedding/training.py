@@ -25,6 +25,7 @@ from maskwright.core.storage.checksums import file_checksums
 from maskwright.core.storage.files import check_writable
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.core.text.amounts import pluralize
+from maskwright.finetuning.baselines import word_overlap
 from maskwright.finetuning.embedding.data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
 from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
@@ -140,7 +141,8 @@ def finetune_embedding(
                     trained = train(existing, parts, settings, seed, folder, machine, seconds, stop, trackers, reporter)
                 if trained is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
-                record |= trained
+                overlap = word_overlap(parts) if rows == "scored pairs" else {}
+                record |= {**trained, "overlap": overlap}
             notes = (f"Trained on {rows} with {record['loss']}; {modules.pooling} pooling.", *notes)
             if not record["row"]["best_epoch"]:
                 notes = (*notes, _decline_message(record, settings))
@@ -190,7 +192,11 @@ def _results(
         notes=notes,
         precision=record["machine"]["precision"],
         pairs=rows != "texts",
-        baselines={"before training": record["before"]} if record["before"] else {},
+        baselines={
+            name: record[key]
+            for name, key in (("before training", "before"), ("TF-IDF cosine", "overlap"))
+            if record.get(key)
+        },
         sizes=record.get("sizes", {}),
     )
 
