@@ -334,6 +334,15 @@ def test_faults_of_the_server_are_500s_in_the_same_shape(served, monkeypatch):
         assert client.get("/health").status_code == 200
 
 
+def test_a_timeout_says_what_to_do(served: dict[str, ServedModel]) -> None:
+    with TestClient(build_app({"bert": served["bert"]}, limits=Limits(timeout=0.001))) as client:
+        response = client.post("/embed", json={"texts": ["cat dog " * 5000], "windows": True})
+        assert (response.status_code, response.json()["error"]["message"]) == (
+            504,
+            "no result within 0.001 s; send less text, or start the server with a longer --timeout (now 0.001 s)",
+        )
+
+
 async def ask(app: Any, receive: Callable[[], Awaitable[Any]]) -> list[int]:
     """Post what a client sends to /embed; return the status of the response, if there is one."""
     statuses = list[int]()
