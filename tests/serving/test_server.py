@@ -196,7 +196,13 @@ def test_a_request_asks_for_windows(client: TestClient) -> None:
     for windows in (True, False):
         body = {"inputs": long, "model": "classes", "windows": windows}
         assert client.post("/predict", json=body).json()["truncated"] == [0] * (not windows)
-    body = {**body, "model": "choices", "inputs": INPUTS["choices"], "windows": True}
+        body = {"query": "cat", "documents": ["dog", *long], "windows": windows}
+        assert client.post("/rerank", json=body).json()["truncated"] == [1] * (not windows)
+        body = {"model": "bert", "input": long, "windows": windows}
+        content = client.post("/v1/embeddings", json=body).json()
+        assert content["truncated"] == [0] * (not windows)
+        assert (content["usage"]["total_tokens"] > 400) == windows
+    body = {"model": "choices", "inputs": INPUTS["choices"], "windows": True}
     assert client.post("/predict", json=body).status_code == 400
 
 
@@ -239,6 +245,8 @@ def test_truncated_texts_are_named(client: TestClient) -> None:
     content = client.post("/predict", json={"model": "classes", "inputs": ["short", "cat " * 1000]}).json()
     assert content["truncated"] == [1]
     assert [each["truncated"] for each in content["results"]] == [False, True]
+    ranked = client.post("/rerank", json={"query": "cat", "texts": ["short", "cat " * 1000]}).json()
+    assert {each["index"]: each["truncated"] for each in ranked} == {0: False, 1: True}
 
 
 def test_a_server_reads_long_texts_in_windows(folders: dict[str, Path]) -> None:

@@ -95,6 +95,7 @@ class RerankBody(BaseModel):
     top_n: Annotated[int | None, Field(ge=1)] = None
     return_documents: bool = False
     return_text: bool = False
+    windows: Windows = None
 
     @model_validator(mode="after")
     def _check_documents(self) -> Self:
@@ -113,6 +114,7 @@ class OpenAIBody(BaseModel):
     input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int | None, Field(ge=1)] = None
+    windows: Windows = None
 
     @field_validator("input", mode="before")
     @classmethod
@@ -259,12 +261,14 @@ async def rerank(body: RerankBody, request: Request, service: Served) -> Any:
     """Score the relevance of documents to a query, highest first; the shape of the answer follows the body's fields."""
     documents = body.texts or body.documents or []
     _check_repeated("the query", [body.query], [len(documents)])
-    content = await service.answer(request, "rerank", body.model, [[body.query, each] for each in documents])
+    pairs = [[body.query, each] for each in documents]
+    content = await service.answer(request, "rerank", body.model, pairs, windows=body.windows)
     scores = content.pop("results")
     ranked = sorted(range(len(scores)), key=lambda n: -scores[n])[: body.top_n]
     if body.texts is not None:
         text = [{"text": each} if body.return_text else {} for each in documents]
-        return [{"index": n, "score": scores[n], **text[n]} for n in ranked]
+        truncated = set(content["truncated"])
+        return [{"index": n, "score": scores[n], "truncated": n in truncated, **text[n]} for n in ranked]
     document = [{"document": {"text": each}} if body.return_documents else {} for each in documents]
     return {**content, "results": [{"index": n, "relevance_score": scores[n], **document[n]} for n in ranked]}
 
@@ -281,12 +285,13 @@ async def openai_embeddings(body: OpenAIBody, request: Request, service: Served)
     """Answer as OpenAI's API: the embeddings of `/embed`, normalized."""
     texts = [body.input] if isinstance(body.input, str) else body.input
     model = service.able(body.model, "embed")
-    content = await service.answer(request, "embed", body.model, texts, normalize=True, dimensions=body.dimensions)
+    options = body.model_dump(include={"dimensions", "windows"})
+    content = await service.answer(request, "embed", body.model, texts, normalize=True, **options)
     vectors = content["results"]
     coded = [
         base64.b64encode(np.ascontiguousarray(each, "<f4").tobytes()).decode() for each in vectors
     ] if body.encoding_format == "base64" else [each.tolist() for each in vectors]  # fmt: skip
-    tokens = await asyncio.to_thread(model.tokens, texts)
+    tokens = await asyncio.to_thread(model.tokens, texts, body.windows)
     return {
         "object": "list",
         "model": model.name,

@@ -74,11 +74,17 @@ class ServedModel:
             facts["trained_dimensions"] = list(self.model.modules.trained_dimensions)
         return facts
 
-    def tokens(self, texts: Sequence[str]) -> int:
-        """Return how many tokens the model reads of the texts, special ones included; of windows each token once."""
+    def tokens(self, texts: Sequence[str], windows: bool | None = None) -> int:
+        """Return how many tokens the model reads of the texts, special ones included; of windows each token once.
+
+        `windows` None is the model's.
+        """
         lengths = [len(ids) + 2 for ids in self.model.tokenizer.encode_batch(list(texts))]
         longest = self.max_length or self.model.max_length
-        return sum(lengths if self.windows else [min(length, longest) for length in lengths])
+        return sum(lengths if self._reads_windows(windows) else [min(length, longest) for length in lengths])
+
+    def _reads_windows(self, requested: bool | None) -> bool:
+        return self.windows if requested is None else requested
 
     def run(
         self, task: str, inputs: Sequence[Any], options: Mapping[str, Any], progress: Progress = no_progress
@@ -91,11 +97,8 @@ class ServedModel:
         Raises MaskwrightError if an input or option is not what the model takes.
         """
         model, options = self.model, dict(options)
-        windows = options.pop("windows", None)
-        reading: dict[str, Any] = {
-            "max_length": self.max_length,
-            "windows": self.windows if windows is None else windows,
-        }
+        windows = self._reads_windows(options.pop("windows", None))
+        reading: dict[str, Any] = {"max_length": self.max_length, "windows": windows}
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             values: list[Any]
             if isinstance(model, TaskModel):
