@@ -89,12 +89,14 @@ def test_letters_keep_their_marks_and_joints() -> None:
 def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     sentences = text_with_phrases()
     clean = clean_corpus_of(tmp_path / "text", [[sentences]])
-    reported: list[str] = []
+    reported: list[tuple[str, int, int | None]] = []
     first, again = (
-        find_collocations(clean, Words(), cache=tmp_path, progress=lambda stage, *_: reported.append(stage))
+        find_collocations(clean, Words(), cache=tmp_path, progress=lambda *stage: reported.append(stage))
         for _ in range(2)
     )
-    assert reported == ["finding collocations"] * 2
     assert first == again
-    assert first.read_text(encoding="utf-8").splitlines() == collocations_of(sentences)
+    phrases = collocations_of(sentences)
+    assert first.read_text(encoding="utf-8").splitlines() == phrases
+    stage = "finding collocations (phrases)"
+    assert reported == [(stage, 0, None), (stage, len(phrases), len(phrases))]
     assert find_collocations(clean, Words(segmenter="rjieba"), cache=tmp_path) != first

@@ -201,10 +201,8 @@ def test_a_source_that_covers_nothing_is_refused(english, tmp_path, source, reme
 def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
     corpus, tokenizer = english
     spec = SimilarWordsSpec(min_count=10, candidates=3, min_similarity=0.1)
-    reported: list[tuple[int, int | None]] = []
-    first = similar_words(
-        spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda _, done, total: reported.append((done, total))
-    )
+    reported: list[tuple[str, int, int | None]] = []
+    first = similar_words(spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda *stage: reported.append(stage))
     again = similar_words(spec, corpus, tokenizer, cache=tmp_path / "b")
     kept = similar_words(spec, corpus, tokenizer, cache=tmp_path / "a", progress=lambda *_: pytest.fail("made anew"))
     for other in (again, kept):
@@ -213,9 +211,8 @@ def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, T
             np.array_equal(getattr(first.table, name), getattr(other.table, name))
             for name in ("ids", "hashes", "lengths", "firsts", "counts", "random_firsts", "random_counts")
         )
-    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
-    assert reported[-1][0] == reported[-1][1]
-    table = first.table
+    table, stage = first.table, "finding similar words (words)"
+    assert reported == [(stage, 0, None), (stage, len(table), len(table))]
     assert len(table) > 50
     assert table.counts.max() <= 3
     # Candidates and random words are words of the corpus, ordinary, and frequent enough.

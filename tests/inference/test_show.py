@@ -22,6 +22,7 @@ from maskwright.inference.texts import read_source
 from maskwright.recipes import catalog
 from maskwright.training.runs.checkpoint import save_models
 from maskwright.training.steps.model import build_model
+from recording import Recorder
 
 ENGLISH = (
     "The old clock struck nine. Nobody in the house had noticed it before. "
@@ -283,7 +284,14 @@ def test_small_tokenizer_contains_every_character(tmp_path, monkeypatch):
     monkeypatch.setattr(tokenizer, "docstring_documents", lambda max_bytes, workers: iter(documents))
     monkeypatch.setattr(tokenizer, "docstrings_fingerprint", lambda: "test")
     text = "Crème brûlée 字 Ω ☃."
-    first = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path)
+    recorder = Recorder()
+    first = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path, progress=recorder.stage)
+    assert recorder.progress == [
+        "reading docstrings (documents) 0 of None",
+        "reading docstrings (documents) 30000 of 30000",
+        "training a small vocabulary (texts) 0 of 30001",
+        "training a small vocabulary (texts) 30001 of 30001",
+    ]
     assert first.special_tokens.unk not in first.encode(text).ids
     monkeypatch.setattr(tokenizer, "train", None)
     again = tokenizer.small_tokenizer(WordPiece(lowercase=False), text, cache=tmp_path)

@@ -114,6 +114,7 @@ def test_a_killed_study_gives_the_same_report(whole, study, monkeypatch, trained
         with pytest.raises(KeyboardInterrupt):
             study("killed", reporter=recorder)
         assert recorder.messages[-1][0] == "stopped"
+        assert any(each.startswith("measuring masked words (tasks) 0 of ") for each in recorder.progress)
     assert trained == ["base/seed-0", "words/seed-0"], "seed by seed"
     # The second run as if it had been killed before its first checkpoint.
     shutil.rmtree(whole.folder.parent / "killed" / "runs" / "words" / "seed-0")

@@ -52,6 +52,7 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(train, e
     assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), LENGTH)
     assert "--train sentences.txt" in recorder.on("warning", "--task embedding")[0]
     assert recorder.on("head")
+    assert "training the new head (steps) 1 of 1" in recorder.progress
     assert len(recorder.on("verdict")) == 2
     quality = read_json(run.folder / "run.json")["result"]["quality"]
     assert 0 <= quality["before"]["similarity"] <= 1

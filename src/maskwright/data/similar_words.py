@@ -121,11 +121,11 @@ def similar_words(
     key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
 
     def make(folder: Path) -> None:
-        progress("finding similar words", 0, None)
+        progress("finding similar words (words)", 0, None)
         made = table_of(spec, sample_tokens(corpus), tokenizer)
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
-        progress("finding similar words", 1, 1)
+        progress("finding similar words (words)", len(made.table), len(made.table))
 
     kept = open_or_build((cache or cache_folder()) / f"similar-words-{key}", _open, make)
     if not len(kept.table):

@@ -26,19 +26,20 @@ def small_tokenizer(
     sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])
 
     def write_sample(to: Path) -> None:
-        progress("reading docstrings", 0, None)
-        write_json(to / _SAMPLE_FILE, list(docstring_documents(max_bytes=_SAMPLE_BYTES, workers=1)))
-        progress("reading docstrings", 1, 1)
+        progress("reading docstrings (documents)", 0, None)
+        documents = list(docstring_documents(max_bytes=_SAMPLE_BYTES, workers=1))
+        write_json(to / _SAMPLE_FILE, documents)
+        progress("reading docstrings (documents)", len(documents), len(documents))
 
     def make(to: Path) -> None:
         # Reading docstrings takes several times as long as training on them, so they are cached for other texts.
         sample_folder = folder / f"docstring-sample-{sample_key}"
         sample = open_or_build(sample_folder, lambda opened: read_json(opened / _SAMPLE_FILE), write_sample)
-        progress("training a small vocabulary", 0, None)
         texts = [text, *sample]
+        progress("training a small vocabulary (texts)", 0, len(texts))
         # Training drops rare characters; repeating those of the text keeps them.
         train(small, ["".join(sorted(set(text))) * FREQUENT, *texts], texts).save(to)
-        progress("training a small vocabulary", 1, 1)
+        progress("training a small vocabulary (texts)", len(texts), len(texts))
 
     key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
     return open_or_build(folder / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)

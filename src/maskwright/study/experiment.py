@@ -148,12 +148,14 @@ class Experiment:
         missing = {task: file for task, file in files.items() if not self._is_current(file, task)}
         if not missing:
             return
-        self.reporter.stage("measuring an untrained model of the same shape", 0, len(missing))
+        stage = "measuring an untrained model of the same shape (tasks)"
+        self.reporter.stage(stage, 0, len(missing))
         with tempfile.TemporaryDirectory(prefix="maskwright-untrained-") as temporary:
             saved = Path(temporary)
             probes.save_untrained(run, self._counts(Tokenizer.from_folder(run), text), saved)
             model = load(saved, device=self.options["device"])
-            for task, file in missing.items():
+            for number, (task, file) in enumerate(missing.items()):
+                self.reporter.stage(stage, number, len(missing))
                 metrics = {name: asdict(each) for name, each in self._probe(task, model, run, text).items()}
                 write_record(file, {"definition": self._definition(task), "metrics": metrics})
 
@@ -232,7 +234,8 @@ class Experiment:
         for number, task in enumerate(missing):
             if problem := record_problem(file := variant.measurement(self.folder, seed, task.name)):
                 self.reporter.message("restored", f"{variant.label}, seed {seed}: {problem}; measured again")
-            self.reporter.stage(_STAGES.get(task.name, f"measuring {task.name}"), number, len(missing))
+            stage = _STAGES.get(task.name, f"measuring {task.name}")
+            self.reporter.stage(f"{stage} (tasks)", number, len(missing))
             content: dict[str, Any]
             if task.kind == SAMPLES:
                 content = on_rank_zero(partial(probes.samples, model, text, run))
@@ -253,7 +256,7 @@ class Experiment:
             return probes.cost(model, text, run)
         assert task.path is not None
         measured = probes.minimal_pairs(
-            model, task.path, lambda done, of: self.reporter.stage(f"measuring {task.name}", done, of)
+            model, task.path, lambda done, of: self.reporter.stage(f"measuring {task.name} (paradigms)", done, of)
         )
         return {
             task.name if name == "minimal_pairs" else f"{task.name}/{name}": value for name, value in measured.items()

@@ -162,10 +162,10 @@ def find_collocations(clean: CleanCorpus, words: Words, *, cache: Path, progress
     """
 
     def make(folder: Path) -> None:
-        progress("finding collocations", 0, None)
+        progress("finding collocations (phrases)", 0, None)
         phrases = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), open_segmenter(words))
         write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in phrases))
-        progress("finding collocations", 1, 1)
+        progress("finding collocations (phrases)", len(phrases), len(phrases))
 
     key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_fingerprint(words)])
     return open_or_build(cache / f"collocations-{key}", lambda folder: folder / _FILE, make)

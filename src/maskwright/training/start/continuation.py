@@ -245,11 +245,12 @@ def train_head(run: Run[PretrainingModel], budget: Budget, optimizer: OptimizerS
     """
     heads = run.model.heads.named_parameters(prefix="heads")
     steps = build_optimizer(heads, optimizer, peak=HEAD_LEARNING_RATE)
-    spent = Spent()
+    spent, unit = Spent(), budget.unit.replace("flops", "FLOPs")
     run.model.encoder.requires_grad_(False)
     for report in run.reports(stop, steps, budget, replace(run.schedule, peak=HEAD_LEARNING_RATE)):
         spent = report.position.spent
-        run.reporter.stage("training the new head (%)", round(100 * budget.progress(spent)), 100)
+        done = min(float(getattr(spent, budget.unit)), budget.amount)
+        run.reporter.stage(f"training the new head ({unit})", round(done), round(budget.amount))
         if stop.agree() and budget.progress(spent) < 1:
             raise KeyboardInterrupt
     run.model.encoder.requires_grad_(True)
