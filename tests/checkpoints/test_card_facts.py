@@ -38,6 +38,17 @@ def test_arguments_come_first_and_tags_are_added() -> None:
     assert front["tags"] == ["maskwright", "sentence-similarity", "a: b"]
 
 
+def test_another_license_keeps_its_name_and_link(tmp_path: Path) -> None:
+    front = "license: other\nlicense_name: acme\nlicense_link: https://example.com/acme\n"
+    facts = read_card_facts(write(tmp_path / "one", front), "org/base")
+    assert CardFacts.of(facts.to_json()) == facts
+    for license in ("", "other"):
+        lines = facts.front_matter("x", "y", license=license)
+        assert lines[1:4] == front.splitlines()
+    lines = facts.front_matter("x", "y", license="mit")
+    assert not [line for line in lines if line.startswith("license_")]
+
+
 def test_only_sentence_embedders_keep_the_tags_of_one() -> None:
     lines = FACTS.front_matter("transformers", "text-classification")
     assert yaml.safe_load("\n".join(lines[1:-2]))["tags"] == ["a: b"]

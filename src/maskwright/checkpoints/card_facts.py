@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,21 @@ from maskwright.core.storage.files import read_if_exists
 CARD, RECORD = "README.md", "run.json"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _LONGEST = 200
+_LICENSE = ("license", "license_name", "license_link")
 _EMBEDDING = {"sentence-transformers", "sentence-similarity", "feature-extraction"}
 """Tags of sentence embedders, by which the hub lists them. Models for other tasks that begin with one drop them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """Entries of a model card; "" and () if it has none. `license` and `base_model` are names of the model hub."""
+    """Entries of a model card; "" and () if it has none. `license` and `base_model` are names of the model hub.
+
+    `license_name` and `license_link` describe a license that the hub calls "other".
+    """
 
     license: str = ""
+    license_name: str = ""
+    license_link: str = ""
     language: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     base_model: str = ""
@@ -32,10 +38,10 @@ class CardFacts:
     def of(cls, data: Any) -> "CardFacts":
         """Read entries as YAML or JSON give them; those of another type are ignored."""
         entries = data if isinstance(data, Mapping) else {}
-        names = {name: _texts(entries.get(name)) for name in ("license", "language", "tags", "base_model")}
-        first = {name: names[name][0] if names[name] else "" for name in ("license", "base_model")}
-        base_model = first["base_model"] if _HUB_NAME.fullmatch(first["base_model"]) else ""
-        return cls(license=first["license"], language=names["language"], tags=names["tags"], base_model=base_model)
+        first = {name: next(iter(_texts(entries.get(name))), "") for name in (*_LICENSE, "base_model")}
+        if not _HUB_NAME.fullmatch(first["base_model"]):
+            first["base_model"] = ""
+        return cls(language=_texts(entries.get("language")), tags=_texts(entries.get("tags")), **first)
 
     def to_json(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
@@ -45,8 +51,11 @@ class CardFacts:
     ) -> list[str]:
         """Return lines of a card's front matter; license and language replace the model's, tags are added."""
         kept = [tag for tag in self.tags if pipeline in _EMBEDDING or tag not in _EMBEDDING]
+        is_own_license = license in ("", self.license)
         entries = {
             "license": license or self.license,
+            "license_name": self.license_name if is_own_license else "",
+            "license_link": self.license_link if is_own_license else "",
             "language": language or (self.language[0] if len(self.language) == 1 else list(self.language)),
             "base_model": self.base_model,
             "library_name": library,
@@ -72,7 +81,7 @@ def read_card_facts(folder: Path, name: str = "") -> CardFacts:
         begun_with = record.get("begun_with")
         facts = CardFacts.of(begun_with.get("card") if isinstance(begun_with, Mapping) else None)
     if _HUB_NAME.fullmatch(name) and not Path(name).exists():
-        return CardFacts(license=facts.license, language=facts.language, tags=facts.tags, base_model=name)
+        return replace(facts, base_model=name)
     return facts
 
 
