@@ -57,8 +57,12 @@ def test_advice_names_baselines_that_are_no_worse_and_longer_training():
     assert "frozen vectors" in line
     assert "0.7 against 0.8" in line
     assert line in rising.page()
+    assert "Try `--set frozen=true`, another `--set learning_rate=...`" in line
     assert "--task embedding" not in line
+    [line] = replace(rising, settings={**rising.settings, "frozen": True}).advice
+    assert "frozen=true" not in line
     [line] = replace(rising, kind="regression", pairs=True).advice
+    assert "frozen=true" not in line
     assert line.index("--task embedding") < line.index("learning_rate")
     [row] = rising.rows
     rising = replace(rising, baselines={}, rows=(replace(row, is_rising=True),))

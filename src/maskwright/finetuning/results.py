@@ -107,7 +107,8 @@ class Results:
         for name, scores in self.baselines.items() if main and self.best.best_epoch else ():
             model, baseline = self.best.dev[main], scores["dev"][main]
             if baseline >= model:
-                hint = " Try another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
+                more = "" if self.pairs or self.settings.get("frozen") else "`--set frozen=true`, "
+                hint = f" Try {more}another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
                 if hint and self.kind == "regression" and self.pairs:
                     hint = f" For similarity use `--task embedding`, which trains the vectors of single texts.{hint}"
                 shown = f"{main} {model:.4g} against {baseline:.4g}"
