@@ -116,6 +116,10 @@ class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
         self.model.save_pretrained(output_dir, create_model_card=False)
 
 
+_SECONDS = "maskwright_seconds"
+"""Key of the time of all steps in the trainer's state, which checkpoints keep; evaluations are not counted."""
+
+
 class _Session(TrainerCallback):  # type: ignore[misc]
     """Stops and saves on request, saves by the clock, reports progress.
 
@@ -128,10 +132,15 @@ class _Session(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.stop, self.seconds, self.main, self.trackers, self.reporter = stop, seconds, main, trackers, reporter
         self.saved = time.monotonic()
+        self.began = 0.0
         self.stopped = False
         self.spin_control = SpinControl()
 
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        self.began = time.monotonic() - state.stateful_callbacks.get(_SECONDS, 0.0)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        state.stateful_callbacks[_SECONDS] = time.monotonic() - self.began
         self.spin_control.check()
         if state.global_step % len(others["train_dataloader"]) and state.global_step < state.max_steps:
             self.stopped = control.should_training_stop = bool(self.stop)
@@ -291,6 +300,8 @@ def train(
         model[0].auto_model.config.matryoshka_dimensions = list(settings.dimensions)
     model.truncate_dim = modules.truncate_dim
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
+    num_trained = round(state.epoch * len(examples))
+    seconds = state.stateful_callbacks.get(_SECONDS)  # None if an earlier version trained all steps.
     row = {
         "seed": seed,
         "steps": state.global_step,
@@ -298,6 +309,9 @@ def train(
         "dev": kept.get("dev", {}),
         "test": kept.get("test"),
         "is_rising": is_rising,
+        "examples": num_trained,
+        "seconds": seconds and round(seconds, 3),
+        "examples_per_second": seconds and round(num_trained / seconds, 2),
     }
     return {"row": row, "before": before, "trained": trained, "sizes": sizes, "loss": loss_name}
 
