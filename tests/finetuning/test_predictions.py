@@ -7,7 +7,7 @@ import pytest
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.predictions import Predictions, check_output, write_predictions
-from maskwright.finetuning.results import Results, SeedRow
+from maskwright.finetuning.results import Evaluation, Results, SeedRow
 from maskwright.finetuning.tasks import task_named
 from maskwright.finetuning.tasks.base import Prediction, unmapped_label
 
@@ -44,13 +44,37 @@ def test_other_names_of_files_are_refused_before_any_work(tmp_path):
         check_output(tmp_path / "p.xlsx")
 
 
-def test_predictions_and_results_are_dataframes():
+def test_predictions_results_and_evaluations_are_dataframes():
     frame = MADE.to_pandas()
     assert list(frame.columns) == ["key", "input", "value", "score", "truncated", "details"]
     assert frame["value"].tolist() == ["good", ["joy", "fear"]]
-    rows = tuple(SeedRow(seed=seed, steps=5, best_epoch=1.0, dev={"accuracy": 0.5}) for seed in (0, 1))
+    rows = tuple(SeedRow(seed=seed, steps=5, best_epoch=1.0, dev={"accuracy": 0.5}, seconds=2.0) for seed in (0, 1))
     results = Results(task="classification", kind="classification", model="m", data={}, settings={}, rows=rows)
-    assert results.to_pandas()["dev_accuracy"].tolist() == [0.5, 0.5]
+    frame = results.to_pandas()
+    assert (frame["dev_accuracy"].tolist(), frame["seconds"].tolist()) == ([0.5, 0.5], [2.0, 2.0])
+    evaluation = Evaluation(
+        model="m",
+        task="classification",
+        file="f.csv",
+        examples=4,
+        skipped=1,
+        truncated=0,
+        precision="fp32",
+        metrics={"accuracy": 0.75},
+        by_class={"pos": {"f1": 0.5}},
+        confusion={},
+    )
+    [row] = evaluation.to_pandas().to_dict("records")
+    assert row == {
+        "model": "m",
+        "task": "classification",
+        "file": "f.csv",
+        "examples": 4,
+        "skipped": 1,
+        "truncated": 0,
+        "precision": "fp32",
+        "accuracy": 0.75,
+    }
 
 
 @pytest.mark.parametrize(

@@ -143,14 +143,16 @@ class Results:
         }
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame with a row per seed: "seed", "steps", "best_epoch", "dev_METRIC" and "test_METRIC".
+        """Return a DataFrame with a row per seed; `baselines` are apart, so that means over rows are those of seeds.
 
-        Raises DataError if pandas is not installed.
+        The columns are "seed", "steps", "best_epoch", "examples", "seconds", "examples_per_second", "dev_METRIC" and
+        "test_METRIC". Raises DataError if pandas is not installed.
         """
         pandas = imported("pandas", "to_pandas()", "hub")
+        columns = ("seed", "steps", "best_epoch", "examples", "seconds", "examples_per_second")
         return pandas.DataFrame(
             [
-                {"seed": row.seed, "steps": row.steps, "best_epoch": row.best_epoch}
+                {name: getattr(row, name) for name in columns}
                 | {f"dev_{name}": value for name, value in row.dev.items()}
                 | {f"test_{name}": value for name, value in (row.test or {}).items()}
                 for row in self.rows
@@ -274,6 +276,16 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame of one row: the fields but `by_class` and `confusion`, and a column for each metric.
+
+        Raises DataError if pandas is not installed.
+        """
+        pandas = imported("pandas", "to_pandas()", "hub")
+        nested = ("metrics", "by_class", "confusion")
+        fields = {name: value for name, value in self.to_json().items() if name not in nested}
+        return pandas.DataFrame([fields | self.metrics])
 
 
 def data_of(parts: Mapping[str, ExampleFile[Any]], truncated: Mapping[str, int]) -> dict[str, dict[str, Any]]:
