@@ -151,10 +151,13 @@ def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str,
 
 def _of_rankings(train: Sequence[TextExample], embed: Embed | None) -> Iterator[tuple[str, Predict]]:
     """Yield the rankings by similarity of query and document, which is what a reranker has to improve on."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    from sklearn.pipeline import make_pipeline
 
     if any(re.search(WORD, text) for text in _joined(train)):
-        tf_idf = TfidfVectorizer(token_pattern=WORD, sublinear_tf=True).fit(_joined(_sample(train, _MOST_EXAMPLES)))
+        # Hashed words need no vocabulary: a word that is not in the training texts counts as the rarest.
+        counts = HashingVectorizer(token_pattern=WORD, norm=None, alternate_sign=False)
+        tf_idf = make_pipeline(counts, TfidfTransformer(sublinear_tf=True)).fit(_joined(_sample(train, _MOST_EXAMPLES)))
 
         def overlaps(examples: Sequence[TextExample]) -> list[float]:
             queries, documents = (
