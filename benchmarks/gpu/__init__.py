@@ -15,4 +15,18 @@ and precision of a GPU, nor the minutes that a job needs there.
 DATA contains `blimp/`, the GLUE folders `SST-2`, `MRPC`, `STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and
 `synonyms_en_oewn/`; for `chinese`, a job to run with Chinese text alone, `chnsenticorp/`, `afqmc/`, `weibo_ner/` and
 `synonyms_zh_cilin/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
+
+A machine without network gets the checkout and a folder that is made here, of at most 64 MiB:
+
+    python -m benchmarks.gpu.pack --data DATA --to .gpu
+
+and there, in the checkout, with Python 3.12, PyTorch and transformers:
+
+    python3 -m pip install -q --no-index --no-deps --target /tmp/site .gpu/wheels/*.whl
+    export PYTHONPATH=$PWD/src:/tmp/site HF_HUB_OFFLINE=1
+    export MASKWRIGHT_CACHE=/tmp/cache TORCHINDUCTOR_CACHE_DIR=/tmp/inductor
+    python3 -m benchmarks.gpu JOBS --corpus .gpu/data/corpus/en_10m.jsonl.zst --data .gpu/data \\
+        --out OUT --scratch /tmp/scratch --minutes 8 --workers 12
+
+Keep OUT/results.jsonl: the next call continues from it.
 """

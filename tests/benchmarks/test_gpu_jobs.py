@@ -1,5 +1,7 @@
 """The jobs for a GPU: their recipes exist, they run at toy size on a CPU, and their results become tables."""
 
+import gzip
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
+from benchmarks.gpu import pack
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.jobs import JOBS, Job
+from benchmarks.gpu.jobs import GLUE, JOBS, Job
 from benchmarks.gpu.report import report
 from benchmarks.gpu.run import Setup, run_case
+from benchmarks.runner import ROOT
 from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes.catalog import resolve
 from tests.training.toy_runs import write_corpus
@@ -174,3 +179,46 @@ def test_report_keeps_tables_that_a_case_measured() -> None:
     table = {"title": "natural", "columns": ["contender", "tokens/s"], "rows": [["maskwright", "5"]], "words": 1}
     text = report([lines_of({"case": "speed natural", "part": "natural", **table})])
     assert "**natural**\n\n| contender | tokens/s |\n| --- | ---: |\n| maskwright | 5 |" in text
+
+
+def test_pack_writes_a_small_corpus_labeled_sets_and_wheels(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modern, novels = ([json.dumps({"text": f"{name} {n}"}) for n in range(40)] for name in ("modern", "novel"))
+    (setup.data / "corpus").mkdir()
+    text = "\n".join([*modern, ""]).encode()
+    (setup.data / "corpus/en_modern.jsonl.zst").write_bytes(zstandard.compress(text))
+    (setup.data / "corpus/en_novels.jsonl.gz").write_bytes(gzip.compress("\n".join(novels).encode()))
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command))
+    monkeypatch.setattr(pack, "WORDS", 61)
+    monkeypatch.setattr(pack, "TRAINING_LINES", 9)
+
+    assert pack.main(["--data", str(setup.data), "--to", str(tmp_path)]) == 0
+
+    data = tmp_path / "data"
+    lines = zstandard.decompress((data / "corpus/en_10m.jsonl.zst").read_bytes()).decode().splitlines()
+    kept = [line for line in modern if hashlib.sha256(f"{line}\n".encode()).digest()[0] < 128]
+    assert 0 < len(kept) < 30
+    assert lines == kept + novels[: 30 - len(kept)]
+    assert {path.name for path in data.iterdir()} == {"corpus", "blimp", "glue", "synonyms_en_oewn", "wnut17_ner"}
+    for probe in GLUE:
+        folder = probe.partition("=")[2]
+        for source in (setup.data / folder).iterdir():
+            read = source.read_text(encoding="utf-8").splitlines()
+            cut = read[:9] if source.name == "train.tsv" else read
+            assert (data / folder / source.name).read_text(encoding="utf-8").splitlines() == cut
+    assert [command[4] for command in commands] == ["wheel", "download"]
+    assert commands[1][-len(pack.WHEELS) :] == pack.WHEELS
+    assert "of at most 64 MiB" in capsys.readouterr().out
+
+    monkeypatch.setattr(pack, "MAX_BYTES", 100)
+    assert pack.main(["--data", str(setup.data), "--to", str(tmp_path)]) == 1
+    monkeypatch.setattr(pack, "SETS", ("squad",))
+    with pytest.raises(SystemExit, match="has no files in squad/"):
+        pack.pack_data(setup.data, tmp_path)
+
+
+def test_wheels_to_pack_have_versions_in_constraints() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert all(f"\n{name}==" in pins for name in pack.WHEELS)
