@@ -53,13 +53,3 @@ def test_a_share_of_decay_that_does_nothing_or_overlaps_with_warmup_is_refused()
 )
 def test_rate_is_a_share_of_the_peak(shape: str, progress: float, warmup: float) -> None:
     assert 0 <= rate_factor(shape, progress, warmup) <= 1
-
-
-def test_batches_grow_linearly_in_stages_to_the_full_size() -> None:
-    training = Training(batch_sequences=80, first_batch_share=0.2, batch_ramp_share=0.4)
-    assert [sequences for _, sequences in training.batches] == [16, 24, 32, 40, 48, 56, 64, 72, 80]
-    assert [share for share, _ in training.batches] == [pytest.approx(0.05)] * 8 + [pytest.approx(0.6)]
-    assert training.mean_batch_sequences == pytest.approx(0.4 * 44 + 0.6 * 80)
-    assert Training(batch_sequences=80).batches == ((1.0, 80),)
-    with pytest.raises(ValidationError, match=r"batch_ramp_share 0\.5 has no effect with first_batch_share 1"):
-        Training(batch_ramp_share=0.5)

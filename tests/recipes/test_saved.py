@@ -14,10 +14,11 @@ from maskwright.recipes.saved import recipe_from_json
 from maskwright.training.runs.run_directory import is_same_run
 
 
-def saved_earlier(name: str, **masking: Any) -> dict[str, Any]:
+def saved_earlier(name: str) -> dict[str, Any]:
     """Return the JSON data of a recipe with its fields of earlier versions, removed and renamed."""
     data = catalog.get(name).model_dump(mode="json")
-    data["masking"] |= {"final_rate": None, **masking}
+    data["masking"]["final_rate"] = None
+    data["training"] |= {"first_batch_share": 1.0, "batch_ramp_share": 0.1}
     for choice in (data["training"]["optimizer"], data["replacement"], *data["objectives"]):
         for old, new in (
             ("weight_decay", "weight_decay_per_step"),
@@ -40,9 +41,12 @@ def test_a_recipe_of_an_earlier_version_is_read_unchanged(name: str, tmp_path: P
     assert never_saw_masks(tmp_path) == (name == "macbert/tiny")
 
 
-def test_a_removed_field_with_an_effect_is_refused_by_name() -> None:
-    with pytest.raises(RecipeError, match=r"recipe\.json: masking\.final_rate is 0\.3.*removed"):
-        recipe_from_json(saved_earlier("bert/tiny", final_rate=0.3), "recipe.json")
+@pytest.mark.parametrize(("part", "name"), [("masking", "final_rate"), ("training", "first_batch_share")])
+def test_a_removed_field_with_an_effect_is_refused_by_name(part: str, name: str) -> None:
+    data = saved_earlier("bert/tiny")
+    data[part][name] = 0.3
+    with pytest.raises(RecipeError, match=rf"recipe\.json: {part}\.{name} is 0\.3.*removed"):
+        recipe_from_json(data, "recipe.json")
 
 
 def test_a_renamed_field_belongs_to_one_kind() -> None:

@@ -94,7 +94,6 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name, train, share
 CHOICES = {
     "muon": ["training.optimizer.kind=muon"],
     "stable part": ["training.schedule=warmup_stable_decay", "training.decay_share=0.4"],
-    "growing batches": ["training.first_batch_share=0.25", "training.batch_ramp_share=0.8"],
     "stable_adamw": ["training.optimizer.kind=stable_adamw", "training.clip_norm=0"],
 }
 

@@ -41,13 +41,6 @@ def test_mixed_levels_are_one_phase() -> None:
     assert (phase.until, level(phase.collator.masking)) == (1.0, "basic+phrase+entity")
 
 
-def test_phases_have_the_batch_sizes_of_a_ramp() -> None:
-    built = workload(recipe("training.batch_sequences=8", "training.first_batch_share=0.125"), 256)
-    assert [phase.batch_sequences for phase in built.phases] == [1, 2, 3, 4, 4, 5, 6, 7, 8]
-    assert [phase.until for phase in built.phases] == pytest.approx([number / 80 for number in range(1, 9)] + [1])
-    assert all(phase.sampler is built.phases[0].sampler for phase in built.phases)
-
-
 def test_every_stage_and_the_held_out_text_ask_for_something_in_single_sequences() -> None:
     built = ernie("objectives=[mlm]")
     for phase in built.phases:

@@ -50,7 +50,7 @@ def expected_tokens(
     def per_unit(length: float) -> float:
         """Tokens per step, FLOP or second."""
         if budget.unit == "steps":
-            return recipe.training.mean_batch_sequences * length
+            return recipe.training.batch_sequences * length
         flops = training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length, teacher=teacher)
         return 1 / flops if budget.unit == "flops" else reached_flops / (flops - skipped)
 

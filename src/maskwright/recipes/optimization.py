@@ -97,10 +97,6 @@ class StableAdamW(Optimizer):
 OptimizerSpec = Annotated[AdamW | Lamb | Muon | StableAdamW, Field(discriminator="kind"), ByName]
 
 
-RAMP_SHARE, RAMP_STAGES = 0.1, 8
-"""Share of training over which batches grow, if they do, and stages of constant batch size in it."""
-
-
 class LengthPhase(Spec):
     """A part of training at one sequence length.
 
@@ -118,9 +114,6 @@ class Training(Spec):
 
     Attributes:
         phases: Sequence lengths, in order (BERT: 90 % at 128, then 10 % at 512).
-        first_batch_share: Size of the first batches as a share of `batch_sequences`. If it is less than 1, batches grow
-            linearly, in `RAMP_STAGES` stages.
-        batch_ramp_share: Share of training after which batches have their full size; only if the first are smaller.
         learning_rate: Its peak, after `warmup_steps` of the `steps`.
         schedule: "linear" (warmup, then linear decay to 0: fairseq), "linear_jump" (Google's BERT: the decay is counted
             from step 0, so the rate jumps down after the warmup), "linear_product" (ELECTRA: warmup times decay),
@@ -132,13 +125,10 @@ class Training(Spec):
 
     used_with: ClassVar[Conditions] = {
         "decay_share": (("schedule", lambda schedule: schedule == "warmup_stable_decay"),),
-        "batch_ramp_share": (("first_batch_share", lambda share: share < 1),),
     }
 
     steps: PositiveInt = 1_000_000
     batch_sequences: PositiveInt = 256
-    first_batch_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    batch_ramp_share: Annotated[float, Field(gt=0, lt=1)] = RAMP_SHARE
     phases: tuple[LengthPhase, ...] = (LengthPhase(),)
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 10_000
@@ -160,21 +150,6 @@ class Training(Spec):
                 f"{self.decay_share:g} of them; make warmup_steps or decay_share smaller"
             )
         return self
-
-    @property
-    def batches(self) -> tuple[tuple[float, int], ...]:
-        """Stages of training: (share of the budget, sequences of a step); shares sum to 1."""
-        if self.first_batch_share == 1:
-            return ((1.0, self.batch_sequences),)
-        growth = (1 - self.first_batch_share) / RAMP_STAGES
-        sizes = [self.batch_sequences * (self.first_batch_share + number * growth) for number in range(RAMP_STAGES)]
-        ramp = [(self.batch_ramp_share / RAMP_STAGES, max(1, round(size))) for size in sizes]
-        return (*ramp, (1 - self.batch_ramp_share, self.batch_sequences))
-
-    @property
-    def mean_batch_sequences(self) -> float:
-        """The sequences of a step, averaged over the steps of a budget of steps."""
-        return sum(share * sequences for share, sequences in self.batches)
 
     @property
     def max_length(self) -> int:

@@ -1,5 +1,6 @@
 """Recipes in files of this version or an earlier one."""
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -17,6 +18,9 @@ _RENAMED = {
 }
 """By kind of a choice: the field that an earlier version named otherwise, and its name in this version."""
 
+_REMOVED = (("masking", "final_rate", None), ("training", "first_batch_share", 1))
+"""Part, name and value without effect of fields that an earlier version had."""
+
 
 def read_recipe(file: Path) -> Recipe:
     """Read a recipe file; raises RecipeError if it is not valid."""
@@ -29,13 +33,14 @@ def recipe_from_json(data: Any, source: str) -> Recipe:
     Raises RecipeError if the data is not valid or a removed field has an effect.
     """
     data = deepcopy(data)
-    masking = _part(data, "masking")
-    if (rate := masking.pop("final_rate", None)) is not None:
-        raise RecipeError(
-            f"{source}: masking.final_rate is {rate!r}, but this field was removed",
-            allowed="null",
-            hint="Use the version of maskwright that wrote it, or a recipe without masking.final_rate.",
-        )
+    for part, name, unused in _REMOVED:
+        if (value := _part(data, part).pop(name, unused)) != unused:
+            raise RecipeError(
+                f"{source}: {part}.{name} is {value!r}, but this field was removed",
+                allowed=json.dumps(unused),
+                hint=f"Use the version of maskwright that wrote it, or a recipe without {part}.{name}.",
+            )
+    _part(data, "training").pop("batch_ramp_share", None)  # It had an effect only with `first_batch_share`.
     for choice, old, new in _renamed(data):
         if old in choice and new not in choice:
             choice[new] = choice.pop(old)

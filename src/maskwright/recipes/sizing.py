@@ -164,6 +164,6 @@ def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:
     for phase in training.phases:
         learning = training_flops_per_token(recipe, vocab_size, length=phase.max_length)
         forward_and_backward = flops_per_token(config, length=phase.max_length)
-        tokens = phase.share * training.steps * training.mean_batch_sequences * phase.max_length
+        tokens = phase.share * training.steps * training.batch_sequences * phase.max_length
         costs.append(PhaseCost(phase.max_length, phase.share, learning, forward_and_backward / 3, tokens * learning))
     return tuple(costs)

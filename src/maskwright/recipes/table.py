@@ -222,8 +222,6 @@ _LABELS: Mapping[str, str] = {
     "teacher.model": "teacher",
     "teacher.initialize": "initialized from",
     "training.batch_sequences": "batch size",
-    "training.first_batch_share": "first batches",
-    "training.batch_ramp_share": "batches grow over",
     "training.phases": "sequence length",
     "training.warmup_steps": "warmup",
     "training.decay_share": "decay",
@@ -311,8 +309,6 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         none="random weights",
     ),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",
-    "training.first_batch_share": lambda value: "of full size" if value == 1 else f"{share(value)} of the full size",
-    "training.batch_ramp_share": lambda value: f"the first {share(value)}",
     "training.phases": _phases,
     "training.warmup_steps": lambda value: f"{exact_or_short(value)} steps",
     "training.schedule": _one_of(

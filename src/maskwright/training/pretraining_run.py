@@ -189,10 +189,9 @@ class PretrainingRun(Run[PretrainingModel]):
     def _build_workload(self, request: Request, machine: Machine, reporter: Reporter) -> Workload:
         """Return phases and held-out text; raises RecipeError if there are more processes than sequences of a step."""
         recipe, record = self.recipe, self.record
-        smallest = min(sequences for _, sequences in recipe.training.batches)
-        if smallest < world_size():
+        if recipe.training.batch_sequences < world_size():
             raise RecipeError(
-                f"{world_size()} processes share batches of {smallest} sequences",
+                f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
                 hint="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
             )
         # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.

@@ -4,8 +4,8 @@ File names refer to the released code (AnswerDotAI/ModernBERT, yamls and src; JH
 
 DEVIATION: the originals train 250 billion tokens more at length 8,192, with an eighth of the sequences per step, before
 the learning rate falls in the last 50 billion; here all steps are at length 1,024, and the batch size is constant from
-the start, where theirs grows over the first 50 to 125 billion tokens. Documents are not packed into sequences of 1,024
-tokens: a batch holds sequences of any length without padding.
+the start, where theirs grows over the first 50 to 125 billion tokens: no trial favored batches that grow (LOG.md).
+Documents are not packed into sequences of 1,024 tokens: a batch holds sequences of any length without padding.
 
 DEVIATION: the original's large begins with base's weights, repeated from the middle (tile_weights_from_middle), and its
 rate is 5e-4 for 900 billion tokens and 5e-5 for the rest; here it begins with random weights, and the rate is 5e-4.

@@ -79,14 +79,12 @@ def build_workload(
     }
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
-    batches = _ends(list(recipe.training.batches))
     phases = []
-    # Where the length, the masking or the batch size changes.
-    for cut in sorted({end for end, _ in (*lengths, *stages, *batches)}):
+    for cut in sorted({end for end, _ in (*lengths, *stages)}):  # Where the length or the masking changes.
         length = next(length for end, length in lengths if cut <= end)
         masking = next(masking for end, masking in stages if cut <= end)
-        batch = next(sequences for end, sequences in batches if cut <= end)
-        phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
+        changed = replace(collator, masking=masking, max_length=length)
+        phases.append(Phase(cut, samplers[length], changed, recipe.training.batch_sequences))
     measured = replace(
         collator,
         gather=held_out.gather,
