@@ -289,6 +289,48 @@ def test_folder_saved_by_transformers_reads_back_the_same(tokenizer: Tokenizer, 
         assert np.array_equal(again.encode(text).ids, tokenizer.encode(text).ids)
 
 
+def test_modernberts_form_is_read_with_the_ids_of_transformers(tmp_path: Path) -> None:
+    # In the published tokenizer.json runs of spaces and a mark of e-mail addresses follow the trained entries, then
+    # [UNK] 50280, [CLS] 50281, [SEP] 50282, [PAD] 50283, [MASK] 50284 and unused entries.
+    names = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+    backend.normalizer = tokenizers.normalizers.NFC()
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    backend.train_from_iterator(TEXTS * 2, trainer)
+    spaces = [tokenizers.AddedToken(" " * count, normalized=True) for count in range(24, 1, -1)]
+    backend.add_tokens([*spaces, tokenizers.AddedToken("|||EMAIL_ADDRESS|||", normalized=False)])
+    first = backend.get_vocab_size()
+    special = [tokenizers.AddedToken(name, normalized=False, lstrip=name == "[MASK]") for name in names]
+    backend.add_special_tokens(special)
+    backend.add_tokens([tokenizers.AddedToken(f"[unused{number}]", normalized=False) for number in range(3)])
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", first + 1), ("[SEP]", first + 2)],
+    )
+    backend.save(str(tmp_path / "tokenizer.json"))
+    roles = {f"{name[1:-1].lower()}_token": name for name in names}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | roles), encoding="utf-8")
+
+    read = Tokenizer.from_folder(tmp_path)
+    ids = read.special_tokens
+    assert [ids.unk, ids.cls, ids.sep, ids.pad, ids.mask] == list(range(first, first + 5))
+    assert (read.kind, read.lowercase, ids.vocab_size) == ("byte_bpe", False, first + 8)
+    texts = [*TEXTS, "if a:" + " " * 30 + "b  c", "to |||EMAIL_ADDRESS||| [unused1]", "as [CLS] text [SEP][PAD]"]
+    theirs = assert_same_as_transformers(read, tmp_path, texts)
+    assert "token_type_ids" not in theirs("a", "b")
+    assert theirs("a b")["input_ids"] == [ids.cls, *read.encode("a b").ids, ids.sep]
+
+    read.save(tmp_path / "saved", segments=False)
+    again = assert_same_as_transformers(Tokenizer.from_folder(tmp_path / "saved"), tmp_path / "saved", texts)
+    assert again(texts)["input_ids"] == theirs(texts)["input_ids"]
+    assert "token_type_ids" not in again("a", "b")
+
+
 def test_tokenizer_of_other_assembly_loads_in_transformers_with_the_same_ids(trained, tmp_path):
     backend = tokenizers.Tokenizer.from_str(trained["uncased"].backend.to_str())
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
