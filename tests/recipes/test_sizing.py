@@ -40,7 +40,7 @@ COUNTS = {
     "macbert/base": (102_267_648,),
     "macbert/large": (325_522_432,),
     "ernie/base": (99_866_112, 99_275_520, 100_477_778),
-    # Weller et al. 2025 (17M, 32M, 68M) and Warner et al. 2024 (149M, 395M: encoders); modernbert/tiny is not published.
+    # Weller et al. 2025 (17M, 32M, 68M) and Warner et al. 2024 (149M, 395M: encoders); tiny is not published.
     "modernbert/mini": (16_797_440, 16_797_440, 16_913_600, 16_913_600),
     "modernbert/small": (31_883_136, 31_883_136, 32_081_344, 32_081_344),
     "modernbert/medium": (68_144_640, 68_144_640, 68_457_664, 68_457_664),
