@@ -277,6 +277,22 @@ def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_fol
         maskwright.evaluate(done.folder, file=files["test"], out=tmp_path / "out.jsonl")
 
 
+@pytest.mark.parametrize("options", [{"windows": True}, {"max_length": 8}])
+def test_long_texts_are_evaluated_as_embed_reads_them(options, bert_folder, tmp_path):
+    maskwright.export(bert_folder, to="sentence-transformers", out=(model := tmp_path / "model"))
+    rows = [{**row, "sentence1": f"{row['sentence1']} {'we love dogs ' * 20}"} for row in ROWS["scored pairs"]]
+    evaluation = maskwright.evaluate(model, file=rows, device="cpu", reporter=Reporter(), **options)
+    with warnings.catch_warnings(action="ignore"):
+        one, other = (
+            maskwright.embed(model, [row[name] for row in rows], device="cpu", **options)
+            for name in ("sentence1", "sentence2")
+        )
+    cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+    expected = spearmanr(cosines, [row["score"] for row in rows]).statistic
+    assert evaluation.metrics["spearman_cosine"] == pytest.approx(expected, abs=1e-3)
+    assert evaluation.truncated == (0 if "windows" in options else len(rows))
+
+
 def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", pooling="first", normalize=True)
     write_json(tmp_path / "start" / "config_sentence_transformers.json", {"truncate_dim": 20})

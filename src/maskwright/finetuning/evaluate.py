@@ -67,8 +67,8 @@ def evaluate(
             `label_names=[[1, POSITIVE], [0, NEGATIVE]]`.
         out: Write the predictions to this .jsonl, .csv or .tsv file.
         max_length: Maximum tokens of a sequence, special ones included. Default: that of the model.
-        windows: Read longer texts in overlapping windows, whose probabilities or numbers are averaged, instead of
-            truncating them. Tagging and question answering always read windows.
+        windows: Read longer texts in overlapping windows, whose probabilities, numbers or embeddings are averaged,
+            instead of truncating them. Tagging and question answering always read windows.
         device, precision: As for `load`.
         reporter: Where messages go; None for standard error.
 
@@ -83,17 +83,19 @@ def evaluate(
         check_output(Path(out))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
-        options_set = {
-            "--out": out is not None,
-            "--max-length": max_length is not None,
-            "--windows": windows,
-        }
-        if refused := [option for option, value in options_set.items() if value]:
-            raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", hint="Leave it out.")
+        if out is not None:
+            raise MaskwrightError("--out has no effect on sentence embeddings", hint="Leave it out.")
         from maskwright.finetuning.embedding.training import evaluate_embedding  # `predict` needs none of it.
 
         return evaluate_embedding(
-            model, file=file, options=options, device=device, precision=precision, reporter=reporter
+            model,
+            file=file,
+            options=options,
+            max_length=max_length,
+            windows=windows,
+            device=device,
+            precision=precision,
+            reporter=reporter,
         )
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         task = loaded.task

@@ -45,6 +45,6 @@ def command(arguments: Arguments, json: Json = False) -> None:
         from maskwright.finetuning.readers.options import TEXT_KINDS
         from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT
 
-        by_windows = done.task in TEXT_KINDS and not arguments["windows"]
+        by_windows = done.task in (*TEXT_KINDS, "embedding") and not arguments["windows"]
         hint = f"; {WINDOWS_HINT}" if by_windows else ""
         output.note(f"truncated: {pluralize(done.truncated, 'example')}; {IGNORED}{hint}")

@@ -70,8 +70,13 @@ def _scores(evaluator: Any, model: SentenceTransformer, rows: Rows) -> dict[str,
     return {name: float(values[name]) for name in METRICS[rows]}
 
 
-def score_model(model: Model, folder: Path, rows: Rows, examples: Sequence[TextExample]) -> dict[str, float]:
-    """Return the metrics of a folder of sentence-transformers, as `train` computes them, of the vectors of `embed`."""
+def score_model(
+    model: Model, folder: Path, rows: Rows, examples: Sequence[TextExample], options: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the metrics of a folder of sentence-transformers, as `train` computes them, of the vectors of `embed`.
+
+    `options` are those of `embed`.
+    """
     # The evaluators need a model of the library, for its prompts and similarity function; only `encode` is replaced.
     library_model = SentenceTransformer(str(folder), device="cpu")
 
@@ -84,7 +89,7 @@ def score_model(model: Model, folder: Path, rows: Rows, examples: Sequence[TextE
         **_: Any,
     ) -> Any:
         prefix = prompt or library_model.prompts.get(prompt_name or library_model.default_prompt_name or "", "")
-        vectors = model.embed([prefix + text for text in inputs])
+        vectors = model.embed([prefix + text for text in inputs], **options)
         return torch.from_numpy(vectors) if convert_to_tensor else vectors
 
     library_model.encode = encode

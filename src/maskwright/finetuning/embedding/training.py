@@ -46,7 +46,7 @@ from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.readers.tables import COLUMNS
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
-from maskwright.inference.long_texts import IGNORED
+from maskwright.inference.long_texts import IGNORED, choose_length
 from maskwright.inference.model import load
 from maskwright.inference.precision import Precision
 from maskwright.machine.devices import choose_device
@@ -216,6 +216,8 @@ def evaluate_embedding(
     *,
     file: Data,
     options: ReadOptions,
+    max_length: int | None,
+    windows: bool,
     device: str,
     precision: Precision,
     reporter: Reporter | None,
@@ -227,6 +229,7 @@ def evaluate_embedding(
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
     existing = open_existing(str(model))
     existing.modules.check(existing.name)
+    longest = choose_length(max_length, existing.max_length, existing.config.max_positions, existing.name)
     with reporter or ConsoleReporter() as reporter, quiet():
         options = options.replace(labels="if_there")
         examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
@@ -242,14 +245,15 @@ def evaluate_embedding(
         from maskwright.finetuning.embedding.trainer import score_model
 
         loaded = load(existing, device=device, precision=precision)
-        metrics = score_model(loaded, existing.folder, rows, examples.examples)
+        read = {"max_length": longest, "windows": windows}
+        metrics = score_model(loaded, existing.folder, rows, examples.examples, read)
     return Evaluation(
         model=str(model),
         task=TASK,
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        truncated=_num_truncated(examples, existing, None),
+        truncated=0 if windows else _num_truncated(examples, existing, longest),
         precision=loaded.precision,
         metrics=metrics,
         by_class={},
