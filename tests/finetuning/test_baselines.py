@@ -111,7 +111,18 @@ def test_frozen_vectors_pass_the_dense_module(bert_folder: Path, tmp_path: Path)
     np.testing.assert_allclose(vectors, maskwright.embed(folder, ["the cat sat"], device="cpu"), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_sets_of_classes_are_predicted_class_by_class() -> None:
+    rows = [
+        (f"{' '.join(words)} w{n}", (*words, "always"))
+        for n in range(60)
+        for words in [[word for bit, word in enumerate(("joy", "fear")) if n >> bit & 1]]
+    ]
+    measured = dict(measure_baselines(labeled(rows, rows[:12], "multi_label")))
+    assert list(measured) == ["majority set", "TF-IDF + logistic regression"]
+    assert measured["TF-IDF + logistic regression"]["dev"]["subset_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multi_label"])
 def test_a_model_on_frozen_vectors_predicts_dev(kind: Kind) -> None:
     """One feature decides, the others are noise; the texts have no words for TF-IDF."""
     noise = np.random.default_rng(0)
@@ -120,7 +131,7 @@ def test_a_model_on_frozen_vectors_predicts_dev(kind: Kind) -> None:
         decisive = [[3 * len(example.texts[0])] for example in examples]
         return np.hstack([decisive, noise.normal(size=(len(examples), 4))])
 
-    label = (lambda n: float(n)) if kind == "regression" else str
+    label = {"classification": str, "regression": float, "multi_label": lambda n: ("a", "b")[n:]}[kind]
     rows = [("!" * (1 + n % 2), label(n % 2)) for n in range(60)]
     measured = dict(measure_baselines(labeled(rows, rows[:12], kind), embed))
     [(name, scores)] = list(measured.items())[1:]

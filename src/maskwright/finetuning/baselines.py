@@ -6,7 +6,7 @@
 | regression | the mean; ridge regression on the same TF-IDF, and on frozen vectors; of pairs, their cosine by TF-IDF |
 | reranking | the cosine similarity of query and document, by TF-IDF and by frozen vectors |
 | embedding of scored pairs | the vectors before training; the cosine similarity of both texts by TF-IDF |
-| multi-label | the most frequent set of classes |
+| multi-label | the most frequent set of classes; balanced logistic regression of each class on both |
 | tagging | the most frequent tag; the most frequent tag of each word |
 | multiple choice | the most frequent index of the right option |
 
@@ -141,6 +141,8 @@ def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str,
             yield from _of_rankings(train, embed)
         case MultiLabel():
             yield "majority set", _constant(_most_frequent(example.label for example in train))
+            if len(task.labels) <= _MOST_CLASSES:
+                yield from _of_texts(train, embed, num_classes=len(task.labels))
         case Tagging():
             yield from _of_tags(train)
         case MultipleChoice():
@@ -255,13 +257,25 @@ def _joined(examples: Sequence[TextExample]) -> list[str]:
 
 
 def _fitted(pipeline: Any, train: Sequence[TextExample], features: Callable[[Sequence[TextExample]], Any]) -> Predict:
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import MultiLabelBinarizer
+
+    labels: Any = [example.label for example in train]
+    sets: Any = None
+    if isinstance(labels[0], tuple):  # Multi-label.
+        sets = MultiLabelBinarizer()
+        labels = sets.fit_transform(labels)
+        name, model = pipeline.steps[-1]
+        # Without weights a class of few examples is never predicted (LOG.md, "baselines of multi-label").
+        pipeline.set_params(**{name: OneVsRestClassifier(model.set_params(class_weight="balanced"))})
     with warnings.catch_warnings():  # `labeled.data_warnings` reports it.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        pipeline.fit(features(train), [example.label for example in train])
+        warnings.filterwarnings("ignore", ".* is present in all training examples", UserWarning)
+        pipeline.fit(features(train), labels)
 
     def predict(examples: Sequence[TextExample]) -> list[Any]:
         starts = range(0, len(examples), _PREDICTED_AT_ONCE)  # Examples x classes scores are computed.
         parts = [pipeline.predict(features(examples[start : start + _PREDICTED_AT_ONCE])) for start in starts]
-        return [value for part in parts for value in part.tolist()]
+        return [value for part in parts for value in (part.tolist() if sets is None else sets.inverse_transform(part))]
 
     return predict
