@@ -15,6 +15,8 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
+_COLUMNS = 3
+
 
 def draw(scores: Path) -> Figure:
     """Return one panel a task: mean and standard deviation over seeds."""
@@ -24,8 +26,9 @@ def draw(scores: Path) -> Figure:
             tokens = float(row["tokens"]) if row["tokens"] else None
             values[row["task"]][row["model"], tokens].append(100 * float(row["value"]))
     models = dict.fromkeys(name for by_model in values.values() for name, _ in by_model)
-    figure, labeled = Figure(figsize=(3.1 * len(values), 3.0), layout="constrained"), dict[str, Any]()
-    for axes, (task, by_model) in zip(figure.subplots(1, len(values), squeeze=False)[0], values.items(), strict=True):
+    rows = -(-len(values) // _COLUMNS)
+    figure, labeled = Figure(figsize=(3.1 * _COLUMNS, 2.8 * rows), layout="constrained"), dict[str, Any]()
+    for axes, (task, by_model) in zip(figure.subplots(rows, _COLUMNS).flat, values.items(), strict=True):
         for number, model in enumerate(models):
             style = {"color": f"C{number}", "label": model}
             points = sorted((tokens, seeds) for (name, tokens), seeds in by_model.items() if name == model and tokens)
