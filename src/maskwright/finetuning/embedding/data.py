@@ -30,8 +30,6 @@ class EmbeddingSettings(Spec):
         warmup_share: Share of steps for warmup; the rate then falls linearly to 0.
         weight_decay: Decoupled weight decay, of all weights but biases and LayerNorm.
         dropout: In the encoder.
-        patience: Early stopping after so many epochs in a row that are worse on the development examples than the best;
-            0 for none.
         max_length: Maximum tokens of a text in training, special tokens included; None or more: the model's.
         dimensions: Sizes to which vectors may be truncated later: the loss is the sum over these and the whole vectors
             (Matryoshka representation learning, Kusupati et al. 2022).
@@ -45,7 +43,6 @@ class EmbeddingSettings(Spec):
     warmup_share: Rate = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     dropout: Rate = 0.1
-    patience: Annotated[int, Field(ge=0)] = 0
     max_length: Annotated[int, Field(ge=8)] | None = None
     dimensions: tuple[PositiveInt, ...] = ()
 

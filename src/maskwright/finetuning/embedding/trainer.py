@@ -27,7 +27,6 @@ from transformers import PrinterCallback, TrainerCallback, TrainerState, set_see
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import save_sentence_folder
 from maskwright.core.errors import TrainingError
-from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows, Texts, rows_of
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.metrics.scores import comparable
@@ -134,16 +133,9 @@ class _Session(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        stop: StopRequest,
-        seconds: float,
-        main: str | None,
-        patience: int,
-        trackers: Trackers,
-        reporter: Reporter,
+        self, stop: StopRequest, seconds: float, main: str | None, trackers: Trackers, reporter: Reporter
     ) -> None:
         self.stop, self.seconds, self.main, self.trackers, self.reporter = stop, seconds, main, trackers, reporter
-        self.patience = patience
         self.saved = time.monotonic()
         self.began = 0.0
         self.stopped = False
@@ -178,18 +170,9 @@ class _Session(TrainerCallback):  # type: ignore[misc]
         self.reporter.training(state.global_step / state.max_steps, text)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
-        if self.main is None or (score := (metrics or {}).get(f"eval_{self.main}")) is None:
-            return
-        self.reporter.message("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
-        scores = _history(state, self.main)
-        worse = scores[::-1].index(max(scores))  # Epochs after the best one, of equal ones the last.
-        if 0 < self.patience <= worse and state.global_step < state.max_steps:
-            control.should_training_stop, self.stopped = True, False  # Finished, even if a stop was requested.
-            self.reporter.message("stopped", f"early: no improvement in {pluralize(self.patience, 'epoch')}")
-
-
-def _history(state: TrainerState, main: str) -> list[float]:
-    return [comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
+        score = (metrics or {}).get(f"eval_{self.main}")
+        if score is not None:
+            self.reporter.message("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
 
 
 def _diverged(problem: str) -> TrainingError:
@@ -290,9 +273,7 @@ def train(
     tracked = TrackedRun(
         folder=folder.path, name=folder.path.absolute().name, settings=settings.model_dump(mode="json"), last_step=steps
     )
-    session = _Session(
-        stop, checkpoint_seconds, main, settings.patience, Trackers(trackers, tracked, reporter), reporter
-    )
+    session = _Session(stop, checkpoint_seconds, main, Trackers(trackers, tracked, reporter), reporter)
     trainer = _Trainer(
         model=model,
         args=_arguments(folder.checkpoints, kind, settings, main, seed, machine),
@@ -358,7 +339,7 @@ def _development(before: _PartScores, trained: _PartScores, main: str | None, st
     if main is None:
         return False, False
     first, best = (comparable(scores["dev"][main]) for scores in (before, trained))
-    history = _history(state, main)
+    history = [comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
     return best < first, bool(history) and history[-1] > max([first, *history[:-1]])
 
 
