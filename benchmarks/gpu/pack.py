@@ -2,13 +2,15 @@
 
 FOLDER gets `wheels/`, `data/corpus/en_10m.jsonl.zst`, about 10 million words of DATA's `corpus/en_modern.jsonl.zst` and
 `corpus/en_novels.jsonl.gz`, and the labeled sets of the English jobs. Pack on the kind of machine that the jobs run on,
-since wheels are for one platform.
+since wheels are for one platform. Training files are cut to their first 8,000 examples, so samples drawn from them are
+not those of DATA.
 """
 
 import argparse
 import hashlib
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -33,6 +35,7 @@ MAX_BYTES = 64 << 20
 
 def pack_wheels(to: Path, python: str) -> None:
     """Build the project's wheel and download those of `WHEELS` for a version of Python."""
+    shutil.rmtree(to, ignore_errors=True)  # Two versions of a wheel could not be installed.
     pip = (sys.executable, "-m", "pip", "--quiet")
     subprocess.run((*pip, "wheel", "--no-deps", "--wheel-dir", str(to), str(ROOT)), check=True)
     binary = ("--no-deps", "--only-binary", ":all:", "--python-version", python)

@@ -347,7 +347,7 @@ def test_a_timeout_says_what_to_do(served: dict[str, ServedModel]) -> None:
         response = client.post("/embed", json={"texts": ["cat dog " * 5000], "windows": True})
         assert (response.status_code, response.json()["error"]["message"]) == (
             504,
-            "no result within 0.001 s; send less text, or start the server with a longer --timeout (now 0.001 s)",
+            "no result within 0.001 s; send less text, or start the server with a longer --timeout",
         )
 
 

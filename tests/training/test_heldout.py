@@ -115,7 +115,7 @@ def test_a_run_is_measured_on_the_held_out_file_and_not_resumed_with_another(tmp
     assert not recorder.on("warning")
     train_toy(tmp_path, "seen", held_out=tmp_path / "corpus.txt", steps=2, reporter=(recorder := Recorder()))
     [warning] = recorder.on("warning")
-    assert warning.startswith("corpus.txt: given as held-out text, but also part of the training text")
+    assert warning.startswith(f"{tmp_path / 'corpus.txt'}: given as held-out text, but also part of the training text")
     record = read_json(tmp_path / "run" / "run.json")
     held_out.write_text('{"comment": "Another text, which is not the one that was measured before."}', encoding="utf-8")
     with pytest.raises(RecipeError, match="the held-out text has changed"):

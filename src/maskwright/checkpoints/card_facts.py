@@ -55,7 +55,8 @@ class CardFacts:
         entries = {
             "license": license or self.license,
             "license_name": self.license_name if is_own_license else "",
-            "license_link": self.license_link if is_own_license else "",
+            # A relative link is to a file of the model's own repository.
+            "license_link": self.license_link if is_own_license and "://" in self.license_link else "",
             "language": language or (self.language[0] if len(self.language) == 1 else list(self.language)),
             "base_model": self.base_model,
             "library_name": library,

@@ -181,7 +181,7 @@ def _of_rankings(train: Sequence[TextExample], embed: Embed | None) -> Iterator[
 
 
 def _on_a_line(train: Sequence[TextExample], similarities: Predict) -> Predict:
-    """Return the least-squares line from similarities to labels, which keeps their ranks."""
+    """Return the least-squares line from similarities to labels."""
     from sklearn.linear_model import LinearRegression
 
     return _fitted(LinearRegression(), train, lambda examples: np.array(similarities(examples))[:, np.newaxis])
@@ -263,7 +263,9 @@ def _fitted(pipeline: Any, train: Sequence[TextExample], features: Callable[[Seq
     labels: Any = [example.label for example in train]
     sets: Any = None
     if isinstance(labels[0], tuple):  # Multi-label.
-        sets = MultiLabelBinarizer()
+        # OneVsRestClassifier takes its threshold from the first class, which must have both kinds of examples.
+        counts = Counter(each for label in labels for each in label)
+        sets = MultiLabelBinarizer(classes=sorted(counts, key=lambda each: (counts[each], each)))
         labels = sets.fit_transform(labels)
         name, model = pipeline.steps[-1]
         # Without weights a class of few examples is never predicted (LOG.md, "baselines of multi-label").
@@ -276,6 +278,8 @@ def _fitted(pipeline: Any, train: Sequence[TextExample], features: Callable[[Seq
     def predict(examples: Sequence[TextExample]) -> list[Any]:
         starts = range(0, len(examples), _PREDICTED_AT_ONCE)  # Examples x classes scores are computed.
         parts = [pipeline.predict(features(examples[start : start + _PREDICTED_AT_ONCE])) for start in starts]
-        return [value for part in parts for value in (part.tolist() if sets is None else sets.inverse_transform(part))]
+        if sets is not None:  # Of a single class the predictions are a vector.
+            parts = [sets.inverse_transform(part.reshape(len(part), -1)) for part in parts]
+        return [value for part in parts for value in (part.tolist() if sets is None else part)]
 
     return predict

@@ -108,7 +108,10 @@ class Results:
             model, baseline = self.best.dev[main], scores["dev"][main]
             if baseline >= model:
                 more = "" if self.pairs or self.settings.get("frozen") else "`--set frozen=true`, "
-                hint = f" Try {more}another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
+                hint = (
+                    f" Try {more}another `--set learning_rate=...`, or more steps, and a new --out."
+                    * name.startswith(FROZEN)
+                )
                 if hint and self.kind == "regression" and self.pairs:
                     hint = f" For similarity use `--task embedding`, which trains the vectors of single texts.{hint}"
                 shown = f"{main} {model:.4g} against {baseline:.4g}"

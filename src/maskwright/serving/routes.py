@@ -184,7 +184,7 @@ class Service:
             queue = pluralize(self._limits.max_waiting, "request")
             raise HTTPException(429, f"the queue is full ({queue}); try again") from None
         except TimeoutError:
-            hint = f"send less text, or start the server with a longer --timeout (now {timeout:g} s)"
+            hint = "send less text, or start the server with a longer --timeout"
             raise HTTPException(504, f"no result within {timeout:g} s; {hint}") from None
         truncated = [number for number, each in enumerate(results) if each.truncated]
         return {

@@ -137,15 +137,18 @@ class _Session(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.stop, self.seconds, self.main, self.trackers, self.reporter = stop, seconds, main, trackers, reporter
         self.saved = time.monotonic()
-        self.began = 0.0
+        self.began, self.knows_seconds = 0.0, True
         self.stopped = False
         self.spin_control = SpinControl()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        # A checkpoint of an earlier version does not say how long its steps took.
+        self.knows_seconds = not state.global_step or _SECONDS in state.stateful_callbacks
         self.began = time.monotonic() - state.stateful_callbacks.get(_SECONDS, 0.0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        state.stateful_callbacks[_SECONDS] = time.monotonic() - self.began
+        if self.knows_seconds:
+            state.stateful_callbacks[_SECONDS] = time.monotonic() - self.began
         self.spin_control.check()
         if state.global_step % len(others["train_dataloader"]) and state.global_step < state.max_steps:
             self.stopped = control.should_training_stop = bool(self.stop)
@@ -306,7 +309,7 @@ def train(
     model.truncate_dim = modules.truncate_dim
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     num_trained = round(state.epoch * len(examples))
-    seconds = state.stateful_callbacks.get(_SECONDS)  # None if an earlier version trained all steps.
+    seconds = state.stateful_callbacks.get(_SECONDS)  # None if an earlier version trained some steps.
     row = {
         "seed": seed,
         "steps": state.global_step,

@@ -245,12 +245,12 @@ def train_head(run: Run[PretrainingModel], budget: Budget, optimizer: OptimizerS
     """
     heads = run.model.heads.named_parameters(prefix="heads")
     steps = build_optimizer(heads, optimizer, peak=HEAD_LEARNING_RATE)
-    spent, unit = Spent(), budget.unit.replace("flops", "FLOPs")
+    spent, (unit, scale) = Spent(), ("GFLOPs", 1e-9) if budget.unit == "flops" else (budget.unit, 1.0)
     run.model.encoder.requires_grad_(False)
     for report in run.reports(stop, steps, budget, replace(run.schedule, peak=HEAD_LEARNING_RATE)):
         spent = report.position.spent
         done = min(float(getattr(spent, budget.unit)), budget.amount)
-        run.reporter.stage(f"training the new head ({unit})", round(done), round(budget.amount))
+        run.reporter.stage(f"training the new head ({unit})", round(scale * done), round(scale * budget.amount))
         if stop.agree() and budget.progress(spent) < 1:
             raise KeyboardInterrupt
     run.model.encoder.requires_grad_(True)

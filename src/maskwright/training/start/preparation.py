@@ -368,11 +368,11 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
 
 def _read_twice(sources: Sequence[Source], request: Request, reporter: Reporter) -> list[str]:
     """Return the held-out files that are among those of the sources."""
-    if not request.held_out:
+    if not sources or not request.held_out:
         return []
     trained = {file.resolve() for source in sources for file in source.files}
     held_out = resolve_sources(request.held_out, cache=request.cache, progress=reporter.stage)
-    return [file.name for source in held_out for file in source.files if file.resolve() in trained]
+    return [str(file) for source in held_out for file in source.files if file.resolve() in trained]
 
 
 def _clean_held_out(request: Request, reporter: Reporter) -> CleanCorpus | None:
