@@ -97,6 +97,9 @@ def test_the_timer_waits_between_checkpoints_and_writes_each_step_once(seconds: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_requests_a_stop_and_only_another_interrupt_ends_at_once(number: signal.Signals) -> None:
+    inherited = signal.getsignal(number)
+    if inherited == signal.SIG_IGN:  # nohup ignores hangups.
+        signal.signal(number, signal.SIG_DFL)
     before = signal.getsignal(number)
     with stop_on_signals() as stop:
         assert not stop
@@ -109,6 +112,7 @@ def test_a_signal_requests_a_stop_and_only_another_interrupt_ends_at_once(number
             os.kill(os.getpid(), signal.SIGINT)
         assert stop.signal == number.name
     assert signal.getsignal(number) == before
+    signal.signal(number, inherited)
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
