@@ -115,14 +115,16 @@ def word_overlap(parts: Mapping[str, ExampleFile[TextExample]]) -> dict[str, dic
 
     The metrics have the names that sentence-transformers gives those of vectors.
     """
-    for _, similarities in _of_rankings(parts["train"].examples, embed=None):
-        return {
-            part: {f"{name}_cosine": scores[name] for name in ("spearman", "pearson")}
-            for part, file in parts.items()
-            if part != "train"
-            for scores in (number_scores([each.label for each in file.examples], similarities(file.examples)),)
-        }
-    return {}
+    ranking = next(_of_rankings(parts["train"].examples, embed=None), None)
+    if ranking is None:
+        return {}
+    _, similarities = ranking
+    overlap = dict[str, dict[str, float]]()
+    for part, file in parts.items():
+        if part != "train":
+            scores = number_scores([each.label for each in file.examples], similarities(file.examples))
+            overlap[part] = {f"{name}_cosine": scores[name] for name in ("spearman", "pearson")}
+    return overlap
 
 
 def _baselines(labeled: LabeledData, embed: Embed | None) -> Iterator[tuple[str, Predict]]:
