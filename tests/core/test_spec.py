@@ -67,6 +67,7 @@ class System(Spec):
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)] = (Mlm(), Nsp())
     training: Training = Training()
     extra: Phase | None = None
+    sharing: Literal["none", "all"] | None = None
 
 
 def changed(*texts: str) -> System:
@@ -113,6 +114,10 @@ def test_parse_overrides_wants_a_list(overrides):
         (["masking.kind=span", "masking.decay=0.2"], "masking", Span(decay=0.2)),
         (["masking={kind: span, decay: 0.2}"], "masking", Span(decay=0.2)),
         (["masking=whole_word", "masking.longest=3", "masking.longest=null"], "masking", WholeWord()),
+        (["masking=whole_word", "masking.longest=3", "masking.longest=none"], "masking", WholeWord()),
+        (["name=none"], "name", "none"),
+        (["sharing=none"], "sharing", "none"),
+        (["extra.share=0.5", "extra=none"], "extra", None),
         (["objectives=[nsp, {kind: mlm, weight: 2}]"], "objectives", (Nsp(), Mlm(weight=2))),
         (["objectives.mlm.weight=2"], "objectives", (Mlm(weight=2), Nsp())),
         (["objectives.1.weight=2"], "objectives", (Mlm(), Nsp(weight=2))),
@@ -141,7 +146,7 @@ def test_override_reaches_into_nested_parts():
         ("maskng.rate=0.3", ["unknown field 'maskng'", "Did you mean 'masking'?"]),
         ("masking.rat=0.3", ["unknown field 'rat' in 'masking'", "kind, rate", "Did you mean 'masking.rate'?"]),
         ("learning_rate=1", ["Did you mean 'training.learning_rate'?"]),
-        ("zzz=1", ["unknown field 'zzz'", "Allowed: name, dropout, masking, objectives, training, extra."]),
+        ("zzz=1", ["unknown field 'zzz'", "Allowed: name, dropout, masking, objectives, training, extra, sharing."]),
         ("objectives.mln.weight=1", ["'objectives'", "Allowed: mlm, nsp.", "Did you mean 'objectives.mlm'?"]),
         ("objectives.mlm.wieght=1", ["unknown field 'wieght' in 'objectives.mlm'", "'objectives.mlm.weight'?"]),
         ("masking.rate.x=1", ["'masking.rate' is 0.15, which has no fields"]),

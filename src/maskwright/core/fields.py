@@ -46,6 +46,12 @@ def member_of(annotation: Any, value: Any) -> type[BaseModel] | None:
     return candidates[0] if len(candidates) == 1 and (value is None or isinstance(value, dict)) else None
 
 
+def is_null(annotation: Any) -> bool:
+    """Return whether "none" can only mean null for a field: it may be null, and has no choice of that name."""
+    parts = get_args(annotation)
+    return type(None) in parts and not any("none" in get_args(part) for part in parts)
+
+
 def field_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     """List the dotted paths of all fields below a model, following unions into their members.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.fields import explain, kinds, member_of, suggest_path
+from maskwright.core.fields import explain, is_null, kinds, member_of, suggest_path
 from maskwright.core.plain_yaml import read_yaml
 
 Condition: TypeAlias = tuple[str, Callable[[Any], bool]]
@@ -152,7 +152,7 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     Changes are made in order and only the result is validated, so two fields that must agree can both change. A
     mapping changes only the fields it names. Choosing another member of a union, by name or through its `kind`,
     starts from that member's defaults. A field that the changes leave without effect (`Spec.used_with`) gets its
-    default, unless it is among the changes itself.
+    default, unless it is among the changes itself. "none", as tables show it, is null where no choice has that name.
 
     Raises RecipeError if a field is unknown (the nearest name is suggested) or a value is not allowed.
     """
@@ -183,7 +183,7 @@ def _without_unused(
 def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any, root: type[Spec]) -> Any:
     """Return the plain data `old` of a field with this annotation, with `value` at `steps[depth:]` below it."""
     if depth == len(steps):
-        return _merged(old, value)
+        return _merged(old, None if value == "none" and is_null(annotation) else value)
     step, parent = steps[depth], ".".join(steps[:depth])
     if isinstance(old, list | tuple):
         position = _position(old, step, parent, steps, root)

@@ -20,9 +20,9 @@ from maskwright.data.cleaning.block import BlockIndex, CleanedBlock, Counts, rea
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.engines import ordered_map
 
-PARTITION_BYTES = 1 << 29
+PARTITION_BYTES = 1 << 27
 """Bytes of the corpus files for each file of hashes. Finding its repeats takes about 60 bytes a hash."""
-_MOST_PARTITIONS = 1024
+_MOST_PARTITIONS = 4096
 _BUFFERED_ROWS = 1 << 21
 _ROW = np.dtype([("hash", "<u8"), ("position", "<i8")])
 _DOCUMENTS, _NEAR, _PARAGRAPHS, _DOCUMENT_ENDS = "documents", "near", "paragraphs", "document_ends"
