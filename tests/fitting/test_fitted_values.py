@@ -44,6 +44,7 @@ def fitted(name: str, tokens: float) -> dict[str, str]:
         "clip": f"{training.clip_norm:g}",
         "std": f"{encoder.initializer_range:g}",
         "attention": encoder.initial_attention,
+        "embeddings": encoder.initial_embeddings,
         "dropout": f"{encoder.hidden_dropout:g} {encoder.attention_dropout:g}",
         "biases": " ".join(getattr(each, "initial_bias", "-") for each in recipe.objectives),
         "phrases": " ".join(recipe.words.phrases),

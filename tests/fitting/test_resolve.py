@@ -61,17 +61,18 @@ def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
     assert training.warmup_steps < training.steps / 5
     assert training.learning_rate > published.training.learning_rate
     assert (recipe.encoder.initial_attention, recipe.encoder.hidden_dropout) == ("neighbors", 0.0)
+    assert recipe.encoder.initial_embeddings == "cooccurrence"
     assert recipe.objectives[0].model_dump()["initial_bias"] == "frequencies"
     assert {choice.field for choice in choices} >= {
         "training.batch_sequences", "training.learning_rate", "encoder.initial_attention", "encoder.hidden_dropout",
-        "objectives.mlm.initial_bias",
+        "objectives.mlm.initial_bias", "encoder.initial_embeddings",
     }  # fmt: skip
     assert all(choice.reason for choice in choices)
     assert training.learning_rate > get_fitted_rate("electra/mini")  # A generator beside lowers it.
     often, _ = fit(published, 4e6, 200_000, 128.0, set())
     assert often.encoder.hidden_dropout == published.encoder.hidden_dropout
     large, _ = fit(published, 1e10, 10**11, 128.0, set())
-    assert large.encoder.initial_attention == "random"
+    assert large.encoder.initial_attention == large.encoder.initial_embeddings == "random"
 
 
 @pytest.mark.parametrize(

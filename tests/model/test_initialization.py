@@ -6,7 +6,7 @@ from torch import nn
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialization import initialize
+from maskwright.model.initialization import initialize, start_from_vectors
 
 CONFIG = EncoderConfig(hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512, max_positions=64)
 
@@ -77,3 +77,31 @@ def test_rows_of_the_padding_are_zero_for_roberta_only():
     bert = _model().encoder
     assert (bert.word_embeddings.weight[0] != 0).any()
     assert (bert.position_embeddings.weight[0] != 0).any()
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_embeddings_start_in_the_directions_of_vectors_at_the_length_of_random_rows(width):
+    config = CONFIG.replace(embedding_size=width, initial_embeddings="cooccurrence")
+    vectors = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1))
+    vectors[7] = 0
+    before, after, other = _model(config), _model(config), _model(config)
+    start_from_vectors(after, vectors, 0)
+    start_from_vectors(other, vectors, 1)
+    drawn, begun = before.encoder.word_embeddings.weight, after.encoder.word_embeddings.weight
+    assert torch.equal(begun[7], drawn[7])  # A token without a vector.
+    torch.testing.assert_close(begun.norm(dim=1), drawn.norm(dim=1))
+    kept = vectors[:, : min(width, 64)]
+    first, second = (nn.functional.normalize(each[8:200]) for each in (kept, begun))
+    torch.testing.assert_close(second @ second.T, first @ first.T, atol=1e-5, rtol=0)
+    assert not torch.equal(begun, other.encoder.word_embeddings.weight)  # Another rotation.
+    for (name, was), now in zip(before.named_parameters(), after.parameters(), strict=True):
+        assert torch.equal(was, now) == (name != "encoder.word_embeddings.weight"), name
+
+
+def test_vectors_leave_random_embeddings_and_empty_rows_alone():
+    plain = _model()
+    start_from_vectors(plain, torch.randn(3000, 64), 0)
+    assert all(map(torch.equal, plain.parameters(), _model().parameters()))
+    roberta = _model(CONFIG.replace(position_offset=2, initial_embeddings="cooccurrence"))
+    start_from_vectors(roberta, torch.randn(3000, 64), 0)
+    assert not roberta.encoder.word_embeddings.weight[1].any()  # Of padding.

@@ -155,6 +155,7 @@ MODERN = (
     "encoder.feed_forward=gated",
     "encoder.initializer=megatron",
     "encoder.initial_attention=neighbors",
+    "encoder.initial_embeddings=cooccurrence",
 )
 
 

@@ -349,5 +349,6 @@ def test_positions_of_a_student_of_a_rotary_teacher_are_reported_as_new(tmp_path
     teacher = saved(tmp_path, "modernbert/tiny", "tokenizer.vocab_size=300")
     start = start_from_embeddings(toy("distilbert/tiny", *STUDENT), teacher)
     assert (POSITIONS in start.weights, "position embeddings" in start.new) == (False, True)
-    # Initial attention is computed from random positions.
-    assert SourceModels(teacher=teacher, student_weights="embeddings").not_fitted == frozenset()
+    # Initial attention is computed from random positions; the embeddings are the teacher's.
+    not_fitted = SourceModels(teacher=teacher, student_weights="embeddings").not_fitted
+    assert not_fitted == {"encoder.initial_embeddings"}

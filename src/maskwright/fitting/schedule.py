@@ -42,7 +42,8 @@ WARMUP_SHARE = 0.1
 SMALLEST_BATCH = 8
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens most sequences are not longer than 128 (BERT itself spends 90 % of its steps there), and
-attention starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md)."""
+attention starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md), word embeddings at the tokens' neighbors
+(measured at 0.4 to 8 M: LOG.md)."""
 FEW_EPOCHS = 6.0
 """Below this many expected epochs there is no dropout (measured at 3 to 4: LOG.md)."""
 
@@ -182,6 +183,12 @@ SHORT_RUN_RULES: tuple[Rule[TrainingPlan], ...] = (
         "encoder.initial_attention",
         "neighbors",
         "short runs learn more if attention starts at neighboring tokens",
+        lambda plan: plan.tokens < LONG_BUDGET_TOKENS,
+    ),
+    Rule(
+        "encoder.initial_embeddings",
+        "cooccurrence",
+        "short runs learn more if similar tokens start near each other",
         lambda plan: plan.tokens < LONG_BUDGET_TOKENS,
     ),
     Rule("encoder.hidden_dropout", 0.0, _describe_epochs, _has_few_epochs),

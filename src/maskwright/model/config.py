@@ -64,6 +64,8 @@ class EncoderConfig(Spec):
         initializer_range: Standard deviation of the initial weights.
         initial_attention: "random", as published, or "neighbors": each head of the first layer starts attending to one
             neighboring token (`neighbor_attention`), for short runs.
+        initial_embeddings: "random", as published, or "cooccurrence": word embeddings start as vectors in which tokens
+            with the same neighbors in the corpus are near each other (`start_from_vectors`), for short runs.
     """
 
     used_with: ClassVar[Conditions] = {
@@ -106,6 +108,7 @@ class EncoderConfig(Spec):
     initializer: Literal["truncated_normal", "normal", "megatron"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
     initial_attention: Literal["random", "neighbors"] = "random"
+    initial_embeddings: Literal["random", "cooccurrence"] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "EncoderConfig":

@@ -49,6 +49,29 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
             attend_to_neighbors(each)
 
 
+def start_from_vectors(module: nn.Module, vectors: Tensor, seed: int) -> None:
+    """Turn the rows of word embeddings, in place, into the directions of vectors of the same tokens.
+
+    Of the whole model `module`, after `initialize`: in encoders with `initial_embeddings` "cooccurrence". A row keeps
+    its length, so padding's stays zero. A random rotation, another one for each seed, spreads the vectors over all
+    columns, as activations of random rows are. Narrower embeddings keep the first columns of the vectors.
+
+    Args:
+        vectors: Shape (V, size), the most important columns first; rows of zeros leave the random ones.
+    """
+    with torch.no_grad():
+        for name, each in module.named_modules():
+            if isinstance(each, Encoder) and each.config.initial_embeddings == "cooccurrence":
+                table = each.word_embeddings.weight
+                size = min(table.shape[1], vectors.shape[1])
+                generator = torch.Generator().manual_seed(integer_key(seed, f"initial embeddings {name}"))
+                rotation = nn.init.orthogonal_(torch.empty(table.shape[1], size), generator=generator)
+                directions = vectors[:, :size] / vectors[:, :size].norm(dim=1, keepdim=True).clamp_min(1e-12)
+                known = directions.any(dim=1, keepdim=True)
+                lengths = table.norm(dim=1, keepdim=True)
+                table.copy_(torch.where(known, lengths * (directions @ rotation.T), table))
+
+
 def _output_matrices(module: nn.Module) -> frozenset[int]:
     sublayers = [each for each in module.modules() if isinstance(each, SelfAttention | FeedForward)]
     return frozenset(

@@ -301,6 +301,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         megatron="normal, truncated at 2 std; output layers / sqrt(2 layers)",
     ),
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
+    "encoder.initial_embeddings": _one_of(cooccurrence="by tokens' neighbors in the corpus"),
     "generator.size": lambda value: f"{share(value)} of the encoder's",
     "teacher.model": lambda model: model or "set with --teacher",
     "teacher.initialize": _one_of(

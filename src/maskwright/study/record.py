@@ -14,7 +14,8 @@ from maskwright.training.runs.run_directory import COPIES, lock_directory, unloc
 
 Part = TypeVar("Part")
 STUDY = "study.json"
-FORMAT = 2
+FORMAT = 3
+"""Changes when recipes are fitted otherwise, so that no study mixes runs of both."""
 
 
 class StudyRecord:

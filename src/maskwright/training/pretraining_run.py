@@ -10,6 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
@@ -17,6 +20,7 @@ from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.storage.files import atomic_folder, write_json
 from maskwright.core.text.amounts import pluralize, short_count
+from maskwright.data.words.word_vectors import TOKEN_VECTOR_SAMPLE, token_vectors
 from maskwright.fitting.budget import Spent
 from maskwright.fitting.flops import EVALUATIONS, held_out_tokens
 from maskwright.kernels.setting import use_kernels
@@ -58,6 +62,7 @@ from maskwright.training.steps.kernel_check import check_phases
 from maskwright.training.steps.loop import Schedule, StepReport
 from maskwright.training.steps.model import PretrainingModel, build_model
 from maskwright.training.steps.step import ObjectiveResult, total_loss
+from maskwright.training.steps.text import sample_sentences
 from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.weights import all_weights, copy_weights, load_weights
 from maskwright.training.steps.workload import Workload, build_workload, skipped_flops, step_flops
@@ -155,7 +160,7 @@ class PretrainingRun(Run[PretrainingModel]):
         teacher = None if prepared.teacher is None else build_teacher(prepared.teacher, recipe).to(machine.device)
         self._teacher_config = None if teacher is None else teacher.encoder.config
         model = build_model(recipe, text.vocab_size, teacher)
-        model.initialize(request.seed, text.vocabulary.token_counts)
+        model.initialize(request.seed, text.vocabulary.token_counts, self._token_vectors(reporter))
         if prepared.start is not None:  # A checkpoint replaces these weights.
             copy_weights(prepared.start.weights, model)
             layers, begins = prepared.start.projected_layers, not any(directory.checkpoints.glob("step-*"))
@@ -210,6 +215,21 @@ class PretrainingRun(Run[PretrainingModel]):
             ),
             device=machine.device,
         )
+
+    def _token_vectors(self, reporter: Reporter) -> Tensor | None:
+        """Return vectors of tokens for the initial embeddings; None if the recipe or a checkpoint has others."""
+        if self.recipe.encoder.initial_embeddings == "random":
+            return None
+
+        def learned() -> NDArray[np.float32] | None:
+            if any(self.directory.checkpoints.glob("step-*")):
+                return None
+            reporter.stage("learning vectors of tokens", 0, None)
+            sample = sample_sentences(self.workload.train_documents, self.text.gather, TOKEN_VECTOR_SAMPLE)
+            return token_vectors(*sample, self.text.vocab_size)
+
+        vectors = on_rank_zero(learned)
+        return None if vectors is None else torch.from_numpy(vectors)
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
         """Write weights projected from a teacher's on the first sequences of the run; `resume` sends them to others."""

@@ -1,4 +1,4 @@
-"""Word vectors from the corpus, and nearest neighbors by cosine among words of the same number of tokens.
+"""Vectors of words and of tokens from the corpus, and nearest neighbors by cosine among words of as many tokens.
 
 Vectors are the truncated singular value decomposition of the positive pointwise mutual information of words and their
 neighbors, with smoothed context counts (Levy, Goldberg and Dagan 2015, "Improving distributional similarity with
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maskwright.core.types import BoolArray, IntArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import coo_array, csr_array
 
 # Window 2, not word2vec's 5: near words determine what can replace a word, far ones the topic (Levy and Goldberg 2014,
 # "Dependency-based word embeddings", section 4).
@@ -23,6 +23,12 @@ LEARNING = [_WINDOW, _SIZE, _CONTEXT_POWER, _SEED]
 """Constants that a table learned from the corpus depends on."""
 MAX_WORDS = 50_000
 """Maximum number of compared words, the most frequent; a second or two for each 20,000."""
+TOKEN_VECTOR_SIZE = 128
+"""Size of the vectors of tokens. 64 and 256 begin runs as well, and 256 take several times as long (LOG.md)."""
+TOKEN_VECTOR_SAMPLE = 8_000_000
+"""Tokens of text that they are learned from at most; 32 M give vectors that begin runs no better (LOG.md)."""
+_POWER_ITERATIONS = 2
+"""Of the randomized decomposition; five give vectors that begin runs no better (LOG.md)."""
 
 
 def learn_vectors(
@@ -42,7 +48,8 @@ def learn_vectors(
 
     counts = np.bincount(text, minlength=len(chosen))
     frequent = np.flatnonzero(counts >= min_count)
-    information = _positive_information(np.searchsorted(frequent, text), counts[text] >= min_count, sentence_ends)
+    followers = _followers(np.searchsorted(frequent, text), counts[text] >= min_count, sentence_ends, len(frequent))
+    information = _positive_information((followers + followers.T).tocoo())
     # A word without any neighbor has no direction.
     kept = np.flatnonzero(chosen[frequent] & (np.diff(information.indptr) > 0))
     kept = np.sort(kept[np.argsort(-counts[frequent[kept]], kind="stable")][:MAX_WORDS])
@@ -52,31 +59,66 @@ def learn_vectors(
     return frequent[kept], vectors[kept]
 
 
-def _positive_information(words: IntArray, frequent: BoolArray, sentence_ends: IntArray) -> "csr_array":
-    """Return the positive pointwise mutual information of the K frequent words. Shape (K, K).
+def token_vectors(ids: IntArray, sentence_ends: IntArray, vocab_size: int) -> NDArray[np.float32]:
+    """Learn vectors of tokens, in which neighbors to the left and to the right are different contexts.
+
+    Order matters to a model that fills in tokens: a noun follows an article. The same text gives the same vectors.
 
     Args:
-        words: Shape (N,), the numbers of the words below K; any number where a word is not frequent.
-        frequent: Shape (N,).
-    """
-    from scipy.sparse import coo_array, csr_array  # 40 MB, for recipes with similar words only.
+        ids: Shape (N,), running text.
+        sentence_ends: Shape (S,), ascending: where each sentence ends.
 
-    size = int(words[frequent].max()) + 1
+    Returns:
+        Shape (`vocab_size`, `TOKEN_VECTOR_SIZE`), the first columns the most important; zeros for a token without
+        neighbors, and in the last columns if the text is too small for so many.
+    """
+    from scipy.sparse import hstack
+    from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
+
+    vectors = np.zeros((vocab_size, TOKEN_VECTOR_SIZE), dtype=np.float32)
+    followers = _followers(ids, np.ones(len(ids), dtype=np.bool_), sentence_ends, vocab_size)
+    if not followers.nnz:
+        return vectors
+    information = _positive_information(hstack([followers, followers.T], format="coo"))
+    size = min(TOKEN_VECTOR_SIZE, vocab_size)
+    with threadpool_limits(1):  # The number of threads would change the last bits.
+        words, strengths, _ = randomized_svd(information, size, n_iter=_POWER_ITERATIONS, random_state=_SEED)
+    # The singular values' square root makes better vectors than the values (Levy et al. 2015, section 3.3).
+    known = np.diff(information.indptr) > 0
+    vectors[:, :size] = known[:, None] * words * np.sqrt(strengths)
+    return vectors
+
+
+def _followers(words: IntArray, counted: BoolArray, sentence_ends: IntArray, size: int) -> "csr_array":
+    """Count how often word j follows word i within the window and a sentence. Shape (size, size).
+
+    Args:
+        words: Shape (N,), numbers below `size`; any number where a word is not counted.
+        counted: Shape (N,).
+    """
+    from scipy.sparse import coo_array, csr_array
+
     sentences = np.searchsorted(sentence_ends, np.arange(len(words)), side="right")
-    pairs = csr_array((size, size), dtype=np.float32)
+    followers = csr_array((size, size), dtype=np.float32)
     for gap in range(1, _WINDOW + 1):
-        near = np.flatnonzero(frequent[:-gap] & frequent[gap:] & (sentences[:-gap] == sentences[gap:]))
+        near = np.flatnonzero(counted[:-gap] & counted[gap:] & (sentences[:-gap] == sentences[gap:]))
         # Near neighbors weigh more, as in word2vec, where the window is sampled from 1 to its maximum.
         weights = np.full(len(near), 1 - (gap - 1) / _WINDOW, dtype=np.float32)
-        pairs += coo_array((weights, (words[near], words[near + gap])), shape=(size, size)).tocsr()
-    counts = (pairs + pairs.T).tocoo()
-    of_word = counts.sum(axis=1)
-    as_context = of_word**_CONTEXT_POWER
+        followers += coo_array((weights, (words[near], words[near + gap])), shape=(size, size)).tocsr()
+    return followers
+
+
+def _positive_information(counts: "coo_array") -> "csr_array":
+    """Return the positive pointwise mutual information of words (rows) and contexts (columns)."""
+    from scipy.sparse import coo_array
+
+    of_word, as_context = counts.sum(axis=1), counts.sum(axis=0) ** _CONTEXT_POWER
     row, column = counts.coords
     information = np.log(counts.data / of_word[row]) - np.log(as_context[column] / as_context.sum())
     positive = information > 0
     entries = (information[positive].astype(np.float32), (row[positive], column[positive]))
-    return coo_array(entries, shape=(size, size)).tocsr()
+    return coo_array(entries, shape=counts.shape).tocsr()
 
 
 def nearest(vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float) -> tuple[IntArray, IntArray]:

@@ -65,6 +65,7 @@ NOT_FITTED = frozenset(
         "training.optimizer.kind",
         "encoder.initializer_range",
         "encoder.initial_attention",
+        "encoder.initial_embeddings",
         "objectives.mlm.initial_bias",
     }
 )
@@ -450,9 +451,11 @@ class SourceModels:
     def not_fitted(self) -> frozenset[str]:
         if self.init is not None:
             return NOT_FITTED
-        has_positions = self.teacher is not None and self.teacher.config.positions == "absolute"
-        if self.student_weights == "embeddings" and has_positions:
-            return frozenset({"encoder.initial_attention"})  # It is computed from the random positions.
+        if self.student_weights == "embeddings":
+            assert self.teacher is not None
+            # The initial attention is computed from random positions, which a teacher with a table replaces.
+            replaced = {"encoder.initial_attention"} if self.teacher.config.positions == "absolute" else set()
+            return frozenset({"encoder.initial_embeddings", *replaced})
         return NOT_FITTED if self.student_weights == "layers" else frozenset()
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:

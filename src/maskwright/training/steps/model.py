@@ -12,7 +12,7 @@ from maskwright.core.types import IntArray
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.initialization import initialize
+from maskwright.model.initialization import initialize, start_from_vectors
 from maskwright.pretext.objectives.base import Objective, by_encoder
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.steps.batches import MicroBatch
@@ -61,12 +61,15 @@ class PretrainingModel(nn.Module):
             }
         )
 
-    def initialize(self, seed: int, token_counts: IntArray | None = None) -> None:
+    def initialize(self, seed: int, token_counts: IntArray | None = None, token_vectors: Tensor | None = None) -> None:
         """Initialize all weights, each parameter with random numbers keyed by the seed and its name.
 
-        Some heads start from `token_counts`, the occurrences of each id in the corpus, shape (V,).
+        Some heads start from `token_counts`, the occurrences of each id in the corpus, shape (V,), and some encoders
+        from `token_vectors` (`start_from_vectors`).
         """
         initialize(self, self.config, seed)
+        if token_vectors is not None:
+            start_from_vectors(self, token_vectors, seed)
         for objective in self.objectives:
             objective.prepare(self.heads[objective.kind], token_counts)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
 from maskwright.data.shards.corpus import Corpus
@@ -93,6 +94,16 @@ def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int 
         train=Documents(documents.sentence_ends, cut[rest], documents.last[rest]),
         held_out=Documents(documents.sentence_ends, documents.first[aside], cut[aside]),
     )
+
+
+def sample_sentences(documents: Documents, gather: GatherTokens, most: int) -> tuple[IntArray, IntArray]:
+    """Return the first sentences of documents in random order, at most `most` tokens, as (ids, sentence ends)."""
+    order = documents.pick(np.argsort(keys(0, "sample of sentences", 0, np.arange(len(documents))), kind="stable"))
+    sentences = concatenated_ranges(order.first, order.last - order.first)
+    starts, ends = order.bounds(sentences), np.asarray(order.sentence_ends[sentences])
+    totals = np.cumsum(ends - starts)
+    count = int(np.searchsorted(totals, most, side="right"))
+    return gather(starts[:count], ends[:count]).ids, totals[:count]
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:

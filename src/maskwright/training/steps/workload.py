@@ -26,6 +26,7 @@ class Workload:
     """The phases of a run, and fixed batches of the held-out text without dropout (none if the text is too short)."""
 
     phases: tuple[Phase, ...]
+    train_documents: Documents
     held_out: list[StepBatch]
     held_out_documents: Documents
 
@@ -95,7 +96,7 @@ def build_workload(
         ranks=1,
         device=torch.device("cpu"),  # `measure` moves a micro-batch when it is its turn; baselines count on the CPU.
     )
-    return Workload(tuple(phases), _held_out_batches(recipe, measured, parts.held_out), parts.held_out)
+    return Workload(tuple(phases), parts.train, _held_out_batches(recipe, measured, parts.held_out), parts.held_out)
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
