@@ -1,7 +1,9 @@
 import math
 
+import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from maskwright.model.config import EncoderConfig
@@ -80,9 +82,9 @@ def test_rows_of_the_padding_are_zero_for_roberta_only():
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])
-def test_embeddings_start_in_the_directions_of_vectors_at_the_length_of_random_rows(width):
+def test_embeddings_have_the_directions_of_vectors_and_the_norms_of_random_rows(width):
     config = CONFIG.replace(embedding_size=width, initial_embeddings="cooccurrence")
-    vectors = torch.randn(3000, 64, generator=torch.Generator().manual_seed(1))
+    vectors = np.random.default_rng(0).standard_normal((3000, 64), dtype=np.float32)
     vectors[7] = 0
     before, after, other = _model(config), _model(config), _model(config)
     start_from_vectors(after, vectors, 0)
@@ -90,7 +92,7 @@ def test_embeddings_start_in_the_directions_of_vectors_at_the_length_of_random_r
     drawn, begun = before.encoder.word_embeddings.weight, after.encoder.word_embeddings.weight
     assert torch.equal(begun[7], drawn[7])  # A token without a vector.
     torch.testing.assert_close(begun.norm(dim=1), drawn.norm(dim=1))
-    kept = vectors[:, : min(width, 64)]
+    kept = torch.from_numpy(vectors[:, : min(width, 64)])
     first, second = (nn.functional.normalize(each[8:200]) for each in (kept, begun))
     torch.testing.assert_close(second @ second.T, first @ first.T, atol=1e-5, rtol=0)
     assert not torch.equal(begun, other.encoder.word_embeddings.weight)  # Another rotation.
@@ -99,9 +101,25 @@ def test_embeddings_start_in_the_directions_of_vectors_at_the_length_of_random_r
 
 
 def test_vectors_leave_random_embeddings_and_empty_rows_alone():
+    vectors = np.ones((3000, 64), dtype=np.float32)
     plain = _model()
-    start_from_vectors(plain, torch.randn(3000, 64), 0)
+    start_from_vectors(plain, vectors, 0)
     assert all(map(torch.equal, plain.parameters(), _model().parameters()))
     roberta = _model(CONFIG.replace(position_offset=2, initial_embeddings="cooccurrence"))
-    start_from_vectors(roberta, torch.randn(3000, 64), 0)
+    start_from_vectors(roberta, vectors, 0)
     assert not roberta.encoder.word_embeddings.weight[1].any()  # Of padding.
+
+
+def test_a_generator_and_the_number_of_threads_change_no_embedding():
+    config = CONFIG.replace(initial_embeddings="cooccurrence")
+    vectors = np.random.default_rng(0).standard_normal((3000, 128), dtype=np.float32)
+    tables = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            model = _model(config)
+            if threads == 2:
+                model.generator = Encoder(config.replace(num_layers=1), 3000)
+                model.generator.word_embeddings = model.encoder.word_embeddings
+            start_from_vectors(model, vectors, 0)
+            tables.append(model.encoder.word_embeddings.weight)
+    assert torch.equal(*tables)

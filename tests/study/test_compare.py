@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from markupsafe import Markup
+from safetensors.torch import load_file
 from toy_studies import TOY, write_corpus
 
 from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
-from maskwright.core.storage.files import read_json
+from maskwright.core.storage.files import read_json, write_json
+from maskwright.data.cleaning.store import clean_corpus
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.reporting.reporter import Reporter
@@ -186,6 +189,20 @@ def test_metrics_are_compared_with_chance_the_unigram_model_and_an_untrained_mod
     assert [str(row[0]) for row in table.rows] == ["base (baseline)", "words", "chance", "unigram", "untrained"]
     at_chance = [each["title"] for each in metrics.values() if each["at_chance"]]
     assert not {str(name).rpartition("\n")[0].replace("\n", ", ") for name in table.columns} & {*at_chance}
+
+
+def test_the_untrained_control_begins_as_its_runs_do(whole: Comparison, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(whole.folder / "runs/base/seed-0", tmp_path / "run"))
+    cleaned = clean_corpus([write_corpus(tmp_path / "corpus.txt")], cache=tmp_path / "cache", workers=1)
+    recipe, tables = read_json(run / "recipe.json"), []
+    assert recipe["encoder"]["initial_embeddings"] == "cooccurrence"
+    for start in ("cooccurrence", "random"):
+        recipe["encoder"]["initial_embeddings"] = start
+        write_json(run / "recipe.json", recipe)
+        probes.save_untrained(run, cleaned, tmp_path / start)
+        tables.append(load_file(tmp_path / start / "model.safetensors"))
+    changed = [name for name, table in tables[0].items() if not torch.equal(table, tables[1][name])]
+    assert changed == ["bert.embeddings.word_embeddings.weight"]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,28 @@ class Clock:
         return self.now
 
 
+def test_embeddings_begin_as_token_vectors_which_are_learned_once(
+    train: Train,
+) -> None:
+    """Words of one kind, which have the same neighbors, are then nearer each other than random ones are."""
+    first, again = Recorder(), Recorder()
+    settings = (*TOY, "training.learning_rate=1e-9")
+    with killed_after(12):
+        train(set=settings, reporter=first)
+    run = train(set=settings, reporter=again)
+    assert any("learning token vectors" in each for each in first.progress)
+    assert not any("learning token vectors" in each for each in again.progress)
+    plain = train(out="plain", set=(*settings, "encoder.initial_embeddings=random"))
+    vocabulary = read_json(run.folder / "tokenizer.json")["model"]["vocab"]
+    words = [vocabulary[word] for word in ("watches", "follows", "remembers", "paints", "likes", "crosses")]
+    near = []
+    for folder in (run.folder, plain.folder):
+        table = load_file(folder / "model.safetensors")["bert.embeddings.word_embeddings.weight"]
+        rows = torch.nn.functional.normalize(table[words])
+        near.append(float((rows @ rows.T).fill_diagonal_(0).sum() / 30))
+    assert near[0] > 0.5 > 0.2 > near[1]
+
+
 @pytest.mark.parametrize(
     ("speed", "first", "is_replanned"),
     [(1e6, 0.0, True), pytest.param(1e6, 4.0, True, marks=pytest.mark.slow), (95.0, 0.0, False)],

@@ -5,7 +5,10 @@ So a further head or layer changes no other parameter, and the weights are the s
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from maskwright.core.randomness import integer_key
@@ -49,27 +52,34 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
             attend_to_neighbors(each)
 
 
-def start_from_vectors(module: nn.Module, vectors: Tensor, seed: int) -> None:
-    """Turn the rows of word embeddings, in place, into the directions of vectors of the same tokens.
+def start_from_vectors(module: nn.Module, vectors: NDArray[np.float32], seed: int) -> None:
+    """Give each word embedding, in place, the direction of its token's vector; it keeps its norm.
 
-    Of the whole model `module`, after `initialize`: in encoders with `initial_embeddings` "cooccurrence". A row keeps
-    its length, so padding's stays zero. A random rotation, another one for each seed, spreads the vectors over all
-    columns, as activations of random rows are. Narrower embeddings keep the first columns of the vectors.
+    Of the whole model `module`, after `initialize`: in encoders with `initial_embeddings` "cooccurrence". A rotation by
+    the seed spreads the vectors over all columns. Narrower embeddings keep the first columns of the vectors. Padding's
+    row stays zero.
 
     Args:
         vectors: Shape (V, size), the most important columns first; rows of zeros leave the random ones.
     """
-    with torch.no_grad():
-        for name, each in module.named_modules():
-            if isinstance(each, Encoder) and each.config.initial_embeddings == "cooccurrence":
-                table = each.word_embeddings.weight
-                size = min(table.shape[1], vectors.shape[1])
-                generator = torch.Generator().manual_seed(integer_key(seed, f"initial embeddings {name}"))
-                rotation = nn.init.orthogonal_(torch.empty(table.shape[1], size), generator=generator)
-                directions = vectors[:, :size] / vectors[:, :size].norm(dim=1, keepdim=True).clamp_min(1e-12)
-                known = directions.any(dim=1, keepdim=True)
-                lengths = table.norm(dim=1, keepdim=True)
-                table.copy_(torch.where(known, lengths * (directions @ rotation.T), table))
+    started = set[int]()  # A generator may share the encoder's table.
+    for name, each in module.named_modules():
+        if not isinstance(each, Encoder) or each.config.initial_embeddings == "random":
+            continue
+        table = each.word_embeddings.weight
+        if id(table) in started:
+            continue
+        started.add(id(table))
+        width, size = table.shape[1], min(table.shape[1], vectors.shape[1])
+        drawn = torch.empty(width, size, dtype=torch.float64)
+        drawn.normal_(generator=torch.Generator().manual_seed(integer_key(seed, f"initial embeddings {name}")))
+        with threadpool_limits(1):  # The number of threads would change the last bits.
+            directions = vectors[:, :size] @ np.linalg.qr(drawn.numpy())[0].T
+        directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        known = torch.from_numpy(vectors[:, :size].any(axis=1, keepdims=True))
+        with torch.no_grad():
+            rows = table.norm(dim=1, keepdim=True) * torch.from_numpy(directions.astype(np.float32))
+            table.copy_(torch.where(known, rows, table))
 
 
 def _output_matrices(module: nn.Module) -> frozenset[int]:

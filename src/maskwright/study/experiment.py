@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.storage.checksums import read_record, record_problem, write_record
+from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
@@ -82,7 +83,7 @@ class Experiment:
     options: dict[str, Any]
     prepare: dict[str, Any]
     reporter: Reporter
-    _token_samples: dict[str, probes.TokenSample] = field(default_factory=dict)
+    _token_counts: dict[str, IntArray] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -151,7 +152,7 @@ class Experiment:
         self.reporter.stage(stage, 0, len(missing))
         with tempfile.TemporaryDirectory(prefix="maskwright-untrained-") as temporary:
             saved = Path(temporary)
-            probes.save_untrained(run, self._sample(Tokenizer.from_folder(run), text), saved)
+            probes.save_untrained(run, self._clean(text), saved)
             model = load(saved, device=self.options["device"])
             for number, (task, file) in enumerate(missing.items()):
                 self.reporter.stage(stage, number, len(missing))
@@ -208,11 +209,11 @@ class Experiment:
     def _clean(self, text: StudyText) -> CleanCorpus:
         return clean_corpus(text.train, cleaning=self.cleaning, **self.prepare, progress=self.reporter.stage)
 
-    def _sample(self, tokenizer: Tokenizer, text: StudyText) -> probes.TokenSample:
-        """Return a sample of the training text's tokens."""
-        if (sample := self._token_samples.get(tokenizer.fingerprint)) is None:
-            sample = self._token_samples[tokenizer.fingerprint] = probes.sample_tokens(tokenizer, self._clean(text))
-        return sample
+    def _counts(self, tokenizer: Tokenizer, text: StudyText) -> IntArray:
+        """Return the token counts of the training text."""
+        if (counts := self._token_counts.get(tokenizer.fingerprint)) is None:
+            counts = self._token_counts[tokenizer.fingerprint] = probes.token_counts(tokenizer, self._clean(text))
+        return counts
 
     def _definition(self, task: Task) -> dict[str, Any]:
         settings = list(self.finetune_set) if task.kind in (*BENCHMARKS, *KINDS) else []
@@ -248,7 +249,7 @@ class Experiment:
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measurements:
         if task.kind == "masked":
-            return probes.masked_words(model, text, self._sample(model.tokenizer, text).counts)
+            return probes.masked_words(model, text, self._counts(model.tokenizer, text))
         if task.kind == "intrinsic":
             return intrinsic(model, text)
         if task.kind == "cost":

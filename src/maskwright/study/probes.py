@@ -36,7 +36,7 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.scripts import WORD
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.word_vectors import token_vectors
+from maskwright.data.words.word_vectors import TOKEN_VECTOR_SAMPLE, token_vectors
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model
 from maskwright.inference.show import show
@@ -54,8 +54,10 @@ GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _PASSAGES_SHOWN = 6
 UNTRAINED = "untrained"
-_SAMPLE_BYTES = 32 << 20
-"""Bytes of training text in which tokens are counted for the unigram model, and vectors of tokens learned."""
+_COUNTED_BYTES, _VECTOR_BYTES = 4 << 20, 32 << 20
+"""Bytes of training text in which tokens are counted for the unigram model, and from which the untrained model's token
+vectors are learned."""
+_ENCODED_AT_ONCE = 4096
 _CONTROL_SEED = 0
 WORDS = re.compile(WORD)
 
@@ -301,25 +303,12 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
     return {"masks": masks, "fills": fills}
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSample:
-    """Tokens of some sentences of the training text: ids, shape (T,); where each sentence ends, shape (S,)."""
-
-    ids: IntArray
-    sentence_ends: IntArray
-    vocab_size: int
-
-    @property
-    def counts(self) -> IntArray:
-        """Occurrences of each id, shape (V,)."""
-        return np.bincount(self.ids, minlength=self.vocab_size)
-
-
-def sample_tokens(tokenizer: Tokenizer, cleaned: CleanCorpus) -> TokenSample:
-    """Tokenize a sample of the training text."""
-    sentences = tokenizer.encode_batch(list(cleaned.sample(_SAMPLE_BYTES, _CONTROL_SEED)))
-    ends = np.cumsum([len(each) for each in sentences])
-    return TokenSample(np.concatenate(sentences), ends, tokenizer.special_tokens.vocab_size)
+def token_counts(tokenizer: Tokenizer, cleaned: CleanCorpus) -> IntArray:
+    """Count each id in a sample of the training text, shape (V,)."""
+    counts = np.zeros(tokenizer.special_tokens.vocab_size, dtype=np.int64)
+    for ids in tokenizer.encode_batch(list(cleaned.sample(_COUNTED_BYTES, _CONTROL_SEED))):
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts
 
 
 def shape_of(run: Path) -> str:
@@ -329,14 +318,20 @@ def shape_of(run: Path) -> str:
     return fingerprint([*parts, read_json(run / "tokenizer.json")])
 
 
-def save_untrained(run: Path, sample: TokenSample, folder: Path) -> None:
-    """Save the model that a run begins with, under another seed; what a run learns of its text comes from a sample."""
+def save_untrained(run: Path, cleaned: CleanCorpus, folder: Path) -> None:
+    """Save the model that a run begins with, under another seed; token counts and vectors are those of a sample."""
     recipe, tokenizer = resolve(str(run)), Tokenizer.from_folder(run)
-    model = build_model(recipe, tokenizer.special_tokens.vocab_size)
+    vocab_size = tokenizer.special_tokens.vocab_size
+    model = build_model(recipe, vocab_size)
     vectors = None
     if recipe.encoder.initial_embeddings == "cooccurrence":
-        vectors = torch.from_numpy(token_vectors(sample.ids, sample.sentence_ends, sample.vocab_size))
-    model.initialize(_CONTROL_SEED, sample.counts, vectors)
+        texts, sentences = list(cleaned.sample(_VECTOR_BYTES, _CONTROL_SEED)), list[IntArray]()
+        for first in range(0, len(texts), _ENCODED_AT_ONCE):  # What the tokenizer returns is large.
+            sentences += tokenizer.encode_batch(texts[first : first + _ENCODED_AT_ONCE])
+        ends = np.cumsum([len(each) for each in sentences])
+        count = int(np.searchsorted(ends, TOKEN_VECTOR_SAMPLE, side="right"))
+        vectors = token_vectors(np.concatenate(sentences[:count]), ends[:count], vocab_size)
+    model.initialize(_CONTROL_SEED, token_counts(tokenizer, cleaned), vectors)
     save_models(folder, recipe, model, tokenizer.special_tokens)
     for target in (folder, folder / "generator") if recipe.generator else (folder,):
         tokenizer.save(target, max_length=recipe.training.max_length)

@@ -323,9 +323,9 @@ def html(report: dict[str, Any]) -> str:
                 f"{report['baseline']}; “probe”: measured by a linear probe on frozen states, since the model has no "
                 "such head; “generator”: by the model's generator. Chance is uniform guessing, or the most frequent "
                 "class; unigram a model that predicts by the frequency of tokens in the training text; untrained a "
-                "model of the same shape as initialized. “On the plateau”: the masked language modeling loss on "
-                f"held-out text is not shown to be below {PLATEAU:.0%} of the unigram model's (upper limit of the mean "
-                "over seeds, one-sided at 95 %, t distribution)."
+                "model of the same shape as initialized, initial embeddings included. “On the plateau”: the masked "
+                f"language modeling loss on held-out text is not shown to be below {PLATEAU:.0%} of the unigram "
+                "model's (upper limit of the mean over seeds, one-sided at 95 %, t distribution)."
             ),
             details("More metrics", overview(report, more)),
             details("Minimal pairs by paradigm", overview(report, paradigms)),

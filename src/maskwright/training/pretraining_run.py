@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -43,6 +42,7 @@ from maskwright.training.runs.run import Run
 from maskwright.training.runs.run_directory import RECORD, STABLE, RunDirectory
 from maskwright.training.start.continuation import Quality, held_out_similarity, split_budget, train_head, verdict
 from maskwright.training.start.existing import build_teacher
+from maskwright.training.start.initialization import WORD_EMBEDDINGS, InitialWeights
 from maskwright.training.start.preparation import PreparedRun, Request
 from maskwright.training.start.projection import project_weights
 from maskwright.training.steps.batches import StepBatch
@@ -160,7 +160,7 @@ class PretrainingRun(Run[PretrainingModel]):
         teacher = None if prepared.teacher is None else build_teacher(prepared.teacher, recipe).to(machine.device)
         self._teacher_config = None if teacher is None else teacher.encoder.config
         model = build_model(recipe, text.vocab_size, teacher)
-        model.initialize(request.seed, text.vocabulary.token_counts, self._token_vectors(reporter))
+        model.initialize(request.seed, text.vocabulary.token_counts, self._token_vectors(prepared.start, reporter))
         if prepared.start is not None:  # A checkpoint replaces these weights.
             copy_weights(prepared.start.weights, model)
             layers, begins = prepared.start.projected_layers, not any(directory.checkpoints.glob("step-*"))
@@ -216,20 +216,23 @@ class PretrainingRun(Run[PretrainingModel]):
             device=machine.device,
         )
 
-    def _token_vectors(self, reporter: Reporter) -> Tensor | None:
-        """Return vectors of tokens for the initial embeddings; None if the recipe or a checkpoint has others."""
+    def _token_vectors(self, start: InitialWeights | None, reporter: Reporter) -> NDArray[np.float32] | None:
+        """Return token vectors for the initial embeddings on rank 0, whose weights `resume` sends to the others.
+
+        None if the embeddings are random, loaded or in a checkpoint.
+        """
+        is_loaded = start is not None and WORD_EMBEDDINGS in start.weights
+        if rank() or is_loaded or any(self.directory.checkpoints.glob("step-*")):
+            return None
         if self.recipe.encoder.initial_embeddings == "random":
             return None
-
-        def learned() -> NDArray[np.float32] | None:
-            if any(self.directory.checkpoints.glob("step-*")):
-                return None
-            reporter.stage("learning vectors of tokens", 0, None)
-            sample = sample_sentences(self.workload.train_documents, self.text.gather, TOKEN_VECTOR_SAMPLE)
-            return token_vectors(*sample, self.text.vocab_size)
-
-        vectors = on_rank_zero(learned)
-        return None if vectors is None else torch.from_numpy(vectors)
+        sources = self.workload.sources
+        ids, ends = sample_sentences(sources, self.text.weights or (1.0,), self.text.gather, TOKEN_VECTOR_SAMPLE)
+        stage = "learning token vectors (tokens)"
+        reporter.stage(stage, 0, len(ids))
+        vectors = token_vectors(ids, ends, self.text.vocab_size)
+        reporter.stage(stage, len(ids), len(ids))
+        return vectors
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
         """Write weights projected from a teacher's on the first sequences of the run; `resume` sends them to others."""

@@ -1,4 +1,4 @@
-"""Vectors of words and of tokens from the corpus, and nearest neighbors by cosine among words of as many tokens.
+"""Word vectors and token vectors from the corpus; nearest neighbors by cosine among words of as many tokens.
 
 Vectors are the truncated singular value decomposition of the positive pointwise mutual information of words and their
 neighbors, with smoothed context counts (Levy, Goldberg and Dagan 2015, "Improving distributional similarity with
@@ -24,11 +24,11 @@ LEARNING = [_WINDOW, _SIZE, _CONTEXT_POWER, _SEED]
 MAX_WORDS = 50_000
 """Maximum number of compared words, the most frequent; a second or two for each 20,000."""
 TOKEN_VECTOR_SIZE = 128
-"""Size of the vectors of tokens. 64 and 256 begin runs as well, and 256 take several times as long (LOG.md)."""
+"""Sizes 64 and 256 give the same loss, and 256 takes several times as long (LOG.md)."""
 TOKEN_VECTOR_SAMPLE = 8_000_000
-"""Tokens of text that they are learned from at most; 32 M give vectors that begin runs no better (LOG.md)."""
+"""Token vectors are learned from at most so many tokens of text; 32 M give the same loss (LOG.md)."""
 _POWER_ITERATIONS = 2
-"""Of the randomized decomposition; five give vectors that begin runs no better (LOG.md)."""
+"""Of the randomized decomposition; five give the same loss (LOG.md)."""
 
 
 def learn_vectors(
@@ -60,7 +60,7 @@ def learn_vectors(
 
 
 def token_vectors(ids: IntArray, sentence_ends: IntArray, vocab_size: int) -> NDArray[np.float32]:
-    """Learn vectors of tokens, in which neighbors to the left and to the right are different contexts.
+    """Learn token vectors, for which neighbors to the left and to the right are different contexts.
 
     Order matters to a model that fills in tokens: a noun follows an article. The same text gives the same vectors.
 

@@ -89,6 +89,8 @@ _LIMIT: Rule[Training] = Rule(
 )
 
 _POSITIONS = "position_embeddings.weight"
+WORD_EMBEDDINGS = "encoder.word_embeddings.weight"
+"""The encoder's table by the names of `PretrainingModel`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

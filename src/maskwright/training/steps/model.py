@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
@@ -61,7 +63,9 @@ class PretrainingModel(nn.Module):
             }
         )
 
-    def initialize(self, seed: int, token_counts: IntArray | None = None, token_vectors: Tensor | None = None) -> None:
+    def initialize(
+        self, seed: int, token_counts: IntArray | None = None, token_vectors: NDArray[np.float32] | None = None
+    ) -> None:
         """Initialize all weights, each parameter with random numbers keyed by the seed and its name.
 
         Some heads start from `token_counts`, the occurrences of each id in the corpus, shape (V,), and some encoders

@@ -96,14 +96,26 @@ def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int 
     )
 
 
-def sample_sentences(documents: Documents, gather: GatherTokens, most: int) -> tuple[IntArray, IntArray]:
-    """Return the first sentences of documents in random order, at most `most` tokens, as (ids, sentence ends)."""
-    order = documents.pick(np.argsort(keys(0, "sample of sentences", 0, np.arange(len(documents))), kind="stable"))
-    sentences = concatenated_ranges(order.first, order.last - order.first)
-    starts, ends = order.bounds(sentences), np.asarray(order.sentence_ends[sentences])
-    totals = np.cumsum(ends - starts)
-    count = int(np.searchsorted(totals, most, side="right"))
-    return gather(starts[:count], ends[:count]).ids, totals[:count]
+def sample_sentences(
+    sources: Sequence[Documents], weights: Sequence[float], gather: GatherTokens, most: int
+) -> tuple[IntArray, IntArray]:
+    """Return whole sentences of documents in random order, at most `most` tokens, as (ids, sentence ends).
+
+    Each source has its share of `most` tokens by its weight, or fewer if it has no more.
+    """
+    starts, ends = list[IntArray](), list[IntArray]()
+    for documents, weight in zip(sources, weights, strict=True):
+        limit = int(most * weight / sum(weights))
+        order = documents.pick(np.argsort(keys(0, "sample of sentences", 0, np.arange(len(documents))), kind="stable"))
+        totals = np.cumsum(order.bounds(order.last) - order.bounds(order.first))
+        order = order.pick(np.arange(min(len(order), int(np.searchsorted(totals, limit)) + 1)))
+        sentences = concatenated_ranges(order.first, order.last - order.first)
+        begins, stops = order.bounds(sentences), np.asarray(order.sentence_ends[sentences])
+        count = int(np.searchsorted(np.cumsum(stops - begins), limit, side="right"))
+        starts.append(begins[:count])
+        ends.append(stops[:count])
+    first, last = np.concatenate(starts), np.concatenate(ends)
+    return gather(first, last).ids, np.cumsum(last - first)
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:

@@ -23,10 +23,13 @@ _HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The phases of a run, and fixed batches of the held-out text without dropout (none if the text is too short)."""
+    """The phases of a run, the training documents of each source, and fixed batches of the held-out text.
+
+    Held-out batches have no dropout, and there are none if the text is too short.
+    """
 
     phases: tuple[Phase, ...]
-    train_documents: Documents
+    sources: tuple[Documents, ...]
     held_out: list[StepBatch]
     held_out_documents: Documents
 
@@ -96,7 +99,8 @@ def build_workload(
         ranks=1,
         device=torch.device("cpu"),  # `measure` moves a micro-batch when it is its turn; baselines count on the CPU.
     )
-    return Workload(tuple(phases), parts.train, _held_out_batches(recipe, measured, parts.held_out), parts.held_out)
+    sources = samplers[recipe.training.phases[0].max_length].sources
+    return Workload(tuple(phases), sources, _held_out_batches(recipe, measured, parts.held_out), parts.held_out)
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
