@@ -45,7 +45,7 @@ def draw(scores: Path) -> Figure:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(labeled.values(), labeled, loc="outside lower center", ncols=len(labeled), frameon=False)
+    figure.legend(labeled.values(), labeled, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
