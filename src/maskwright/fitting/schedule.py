@@ -43,7 +43,7 @@ SMALLEST_BATCH = 8
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens most sequences are not longer than 128 (BERT itself spends 90 % of its steps there), and
 attention starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md), word embeddings at the tokens' neighbors
-(measured at 0.4 to 8 M: LOG.md)."""
+(measured at 0.3 to 10 M: LOG.md)."""
 FEW_EPOCHS = 6.0
 """Below this many expected epochs there is no dropout (measured at 3 to 4: LOG.md)."""
 

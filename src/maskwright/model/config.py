@@ -64,8 +64,8 @@ class EncoderConfig(Spec):
         initializer_range: Standard deviation of the initial weights.
         initial_attention: "random", as published, or "neighbors": each head of the first layer starts attending to one
             neighboring token (`neighbor_attention`), for short runs.
-        initial_embeddings: "random", as published, or "cooccurrence": word embeddings start as vectors in which tokens
-            with the same neighbors in the corpus are near each other (`start_from_vectors`), for short runs.
+        initial_embeddings: "random", as published, or "cooccurrence": word embeddings start as token vectors, near each
+            other for tokens with the same neighbors in the corpus (`start_from_vectors`), for short runs.
     """
 
     used_with: ClassVar[Conditions] = {

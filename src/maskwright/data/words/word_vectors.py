@@ -24,11 +24,11 @@ LEARNING = [_WINDOW, _SIZE, _CONTEXT_POWER, _SEED]
 MAX_WORDS = 50_000
 """Maximum number of compared words, the most frequent; a second or two for each 20,000."""
 TOKEN_VECTOR_SIZE = 128
-"""Sizes 64 and 256 give the same loss, and 256 takes several times as long (LOG.md)."""
+"""Sizes 64 and 256 give about the same loss, and 256 takes 1.7 times as long (LOG.md)."""
 TOKEN_VECTOR_SAMPLE = 8_000_000
-"""Token vectors are learned from at most so many tokens of text; 32 M give the same loss (LOG.md)."""
+"""Token vectors are learned from at most so many tokens of text; 32 M give about the same loss (LOG.md)."""
 _POWER_ITERATIONS = 2
-"""Of the randomized decomposition; five give the same loss (LOG.md)."""
+"""Of the randomized decomposition; five give about the same loss (LOG.md)."""
 
 
 def learn_vectors(
@@ -84,7 +84,7 @@ def token_vectors(ids: IntArray, sentence_ends: IntArray, vocab_size: int) -> ND
     size = min(TOKEN_VECTOR_SIZE, vocab_size)
     with threadpool_limits(1):  # The number of threads would change the last bits.
         words, strengths, _ = randomized_svd(information, size, n_iter=_POWER_ITERATIONS, random_state=_SEED)
-    # The singular values' square root makes better vectors than the values (Levy et al. 2015, section 3.3).
+    # The singular values' square root makes better vectors than the values (Levy et al. 2015, eigenvalue weighting).
     known = np.diff(information.indptr) > 0
     vectors[:, :size] = known[:, None] * words * np.sqrt(strengths)
     return vectors
