@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of
 
 from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.storage.checksums import CONTENTS, write_record
+from maskwright.core.types import AnnotatedTokens, Documents, IntArray
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.shards import tokenize
 from maskwright.data.shards.checked_array import CheckedArray, block_checksums
-from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.corpus import Corpus, sample_sentences
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -238,3 +240,33 @@ def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -
     path.write_bytes(data[:-2])
     with pytest.raises(ValueError, match=r"."):
         CheckedArray(path, written)
+
+
+def gather_offsets(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
+    return AnnotatedTokens(concatenated_ranges(starts, ends - starts), np.empty(0, dtype=np.bool_), {})
+
+
+def documents_of(sentences: list[int], tokens: int = 10) -> Documents:
+    last = np.cumsum(sentences)
+    return Documents(np.arange(1, last[-1] + 1) * tokens, last - sentences, last)
+
+
+def test_a_sample_of_sentences_is_bounded_and_in_order() -> None:
+    documents = documents_of([7] * 30 + [500])
+    whole, ends = sample_sentences([documents], [1.0], gather_offsets, 10**6)
+    assert np.array_equal(whole.ids, np.arange(7100))
+    assert np.array_equal(ends, np.arange(10, 7101, 10))
+    some = [sample_sentences([documents], [1.0], gather_offsets, most)[0].ids for most in (1000, 1009)]
+    assert np.array_equal(*some)
+    assert len(np.unique(some[0] // 10)) == 100, "whole sentences"
+    assert (np.diff(some[0]) > 0).all()
+    part = documents.pick(np.arange(3, 20))
+    assert np.array_equal(sample_sentences([part], [1.0], gather_offsets, 10**6)[0].ids, np.arange(210, 1400))
+
+
+def test_a_sample_of_sentences_has_each_source_by_its_weight() -> None:
+    documents = documents_of([7] * 300)
+    sources = [documents.pick(np.arange(*each)) for each in ((0, 20), (20, 120), (120, 300))]
+    tokens, _ = sample_sentences(sources, [2.0, 1.0, 1.0], gather_offsets, 8000)
+    # The first has fewer tokens than its share.
+    assert np.histogram(tokens.ids, [0, 1400, 8400, 21_000])[0].tolist() == [1400, 2000, 2000]

@@ -20,6 +20,8 @@ from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.storage.files import read_json, write_json
 from maskwright.data.cleaning.store import clean_corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.reporting.reporter import Reporter
@@ -194,12 +196,13 @@ def test_metrics_are_compared_with_chance_the_unigram_model_and_an_untrained_mod
 def test_the_untrained_control_begins_as_its_runs_do(whole: Comparison, tmp_path: Path) -> None:
     run = Path(shutil.copytree(whole.folder / "runs/base/seed-0", tmp_path / "run"))
     cleaned = clean_corpus([write_corpus(tmp_path / "corpus.txt")], cache=tmp_path / "cache", workers=1)
+    corpus = tokenize_corpus(cleaned, Tokenizer.from_folder(run), cache=tmp_path / "cache", workers=1)
     recipe, tables = read_json(run / "recipe.json"), []
     assert recipe["encoder"]["initial_embeddings"] == "cooccurrence"
     for start in ("cooccurrence", "random"):
         recipe["encoder"]["initial_embeddings"] = start
         write_json(run / "recipe.json", recipe)
-        probes.save_untrained(run, cleaned, tmp_path / start)
+        probes.save_untrained(run, corpus, tmp_path / start)
         tables.append(load_file(tmp_path / start / "model.safetensors"))
     changed = [name for name, table in tables[0].items() if not torch.equal(table, tables[1][name])]
     assert changed == ["bert.embeddings.word_embeddings.weight"]

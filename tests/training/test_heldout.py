@@ -11,15 +11,14 @@ from test_batches import recipe, toy_text, workload
 from toy_runs import CLEAN, TOY, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.storage.files import read_json
-from maskwright.core.types import AnnotatedTokens, Documents, IntArray
+from maskwright.core.types import Documents
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import get
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import request_of
 from maskwright.training.start.preparation import restore_prepared
-from maskwright.training.steps.text import sample_sentences, split
+from maskwright.training.steps.text import split
 from maskwright.training.steps.transfer import map_tensors
 from maskwright.training.steps.workload import build_workload
 from recording import Recorder
@@ -47,35 +46,6 @@ def test_a_single_long_document_still_gives_held_out_text() -> None:
     parts = split(corpus([5000]), 0)
     assert 0 < parts.held_out.num_tokens <= 2500
     assert parts.train.num_tokens + parts.held_out.num_tokens == 50_000
-
-
-def test_a_sample_of_sentences_is_bounded_and_ends_with_whole_ones() -> None:
-    documents = corpus([7] * 30 + [500])
-
-    def gather(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
-        return AnnotatedTokens(concatenated_ranges(starts, ends - starts), np.empty(0, dtype=np.bool_), {})
-
-    whole, ends = sample_sentences([documents], [1.0], gather, 10**6)
-    assert np.array_equal(np.sort(whole), np.arange(7100))
-    assert np.array_equal(ends, np.arange(10, 7101, 10))
-    for most in (1000, 1009):
-        some, ends = sample_sentences([documents], [1.0], gather, most)
-        assert np.array_equal(some, whole[:1000])
-        assert ends[-1] == 1000
-    part = documents.pick(np.arange(3, 20))
-    assert set(sample_sentences([part], [1.0], gather, 10**6)[0].tolist()) == set(range(210, 1400))
-
-
-def test_a_sample_of_sentences_has_each_source_by_its_weight() -> None:
-    documents = corpus([7] * 300)
-    sources = [documents.pick(np.arange(*each)) for each in ((0, 20), (20, 120), (120, 300))]
-
-    def gather(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
-        return AnnotatedTokens(concatenated_ranges(starts, ends - starts), np.empty(0, dtype=np.bool_), {})
-
-    ids, _ = sample_sentences(sources, [2.0, 1.0, 1.0], gather, 8000)
-    # The first has fewer tokens than its share.
-    assert np.histogram(ids, [0, 1400, 8400, 21_000])[0].tolist() == [1400, 2000, 2000]
 
 
 def test_held_out_text_is_bounded_and_keyed_by_the_seed() -> None:

@@ -21,21 +21,20 @@ from maskwright.core.text.amounts import pluralize
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.cache import open_or_build
 from maskwright.data.files import decoded_lines, decompressed, reading
-from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.corpus import Corpus, sample_sentences
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest
 from maskwright.reporting.reporter import Progress, no_progress
 
 DEFAULT_TOKENS = 8_000_000
-"""Words are counted, and vectors learned, in about so many tokens from all over the corpus: about 30 MB of English or
+"""Words are counted, and vectors learned, in at most so many tokens of random documents: about 30 MB of English or
 20 MB of Chinese. More changes the neighbors of frequent words little."""
 
 FEW_WORDS = 100_000
 """Vectors learned from fewer words than this have mostly arbitrary neighbors (measured on Chinese articles)."""
 
-_VERSION = 4
+_VERSION = 5
 _TABLE, _CARD = "table.npz", "coverage.json"
-_STRETCHES = 1024
 _SEPARATORS = re.compile(r"[\s,，、;；|]+")
 _GROUPS = "groups of synonyms: a line of words, between spaces, commas or tabs"
 
@@ -300,26 +299,9 @@ class TokenSample:
 
 
 def sample_tokens(corpus: Corpus, most: int = DEFAULT_TOKENS) -> TokenSample:
-    """Take whole sentences from all over a corpus: about `most` tokens, or all."""
-    ends, total = corpus.documents.sentence_ends, corpus.num_tokens
-    if total <= most:
-        lows, highs = np.zeros(1, dtype=np.int64), np.full(1, total)
-    else:
-        stretches = min(_STRETCHES, most)
-        length = most // stretches
-        begins = np.linspace(0, total - length, stretches).astype(np.int64)
-        # From the start of the sentence with a stretch's first token to the end of that with its last.
-        lows = corpus.documents.bounds(np.searchsorted(ends, begins, side="right"))
-        highs = ends[np.searchsorted(ends, begins + length)]
-        lows[1:] = np.maximum(lows[1:], highs[:-1])
-        lows, highs = lows[lows < highs], highs[lows < highs]
-    taken = corpus.gather(lows, highs)
-    offsets = np.cumsum(highs - lows) - highs
-    pieces = [
-        ends[np.searchsorted(ends, low, side="right") : np.searchsorted(ends, high) + 1] + offset
-        for low, high, offset in zip(lows.tolist(), highs.tolist(), offsets.tolist(), strict=True)
-    ]
-    return TokenSample(taken.ids, taken.word_starts, np.concatenate(pieces), len(taken.ids) / total)
+    """Take whole sentences of a corpus: at most `most` tokens, or all."""
+    tokens, ends = sample_sentences((corpus.documents,), (1.0,), corpus.gather, most)
+    return TokenSample(tokens.ids, tokens.word_starts, ends, len(tokens.ids) / corpus.num_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,18 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.storage.checksums import read_record, record_problem, write_record
-from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.shards.corpus import Corpus
+from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.finetune import finetune
@@ -26,6 +27,7 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size
 from maskwright.inference.model import Model, load
+from maskwright.recipes.catalog import resolve as resolve_recipe
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.reporting.reporter import Reporter
@@ -42,7 +44,7 @@ RunState = Literal["missing", "begun", "finished", "of other settings"]
 MASKED = Task("masked", "masked")
 _VOCABULARY = "tokenizer.vocab_size"
 _PROBES = ("masked", "intrinsic", "minimal-pairs")
-_VERSION = 2
+_VERSION = 3
 """Of what measurements hold; older ones are made again."""
 _STAGES = {
     "masked": "measuring masked words",
@@ -83,7 +85,6 @@ class Experiment:
     options: dict[str, Any]
     prepare: dict[str, Any]
     reporter: Reporter
-    _token_counts: dict[str, IntArray] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -152,7 +153,7 @@ class Experiment:
         self.reporter.stage(stage, 0, len(missing))
         with tempfile.TemporaryDirectory(prefix="maskwright-untrained-") as temporary:
             saved = Path(temporary)
-            probes.save_untrained(run, self._clean(text), saved)
+            probes.save_untrained(run, self._tokens(run, text), saved)
             model = load(saved, device=self.options["device"])
             for number, (task, file) in enumerate(missing.items()):
                 self.reporter.stage(stage, number, len(missing))
@@ -209,11 +210,10 @@ class Experiment:
     def _clean(self, text: StudyText) -> CleanCorpus:
         return clean_corpus(text.train, cleaning=self.cleaning, **self.prepare, progress=self.reporter.stage)
 
-    def _counts(self, tokenizer: Tokenizer, text: StudyText) -> IntArray:
-        """Return the token counts of the training text."""
-        if (counts := self._token_counts.get(tokenizer.fingerprint)) is None:
-            counts = self._token_counts[tokenizer.fingerprint] = probes.token_counts(tokenizer, self._clean(text))
-        return counts
+    def _tokens(self, run: Path, text: StudyText) -> Corpus:
+        """Open the tokens on which a run was trained."""
+        words, tokenizer = resolve_recipe(str(run)).words, Tokenizer.from_folder(run)
+        return tokenize_corpus(self._clean(text), tokenizer, words=words, **self.prepare, progress=self.reporter.stage)
 
     def _definition(self, task: Task) -> dict[str, Any]:
         settings = list(self.finetune_set) if task.kind in (*BENCHMARKS, *KINDS) else []
@@ -249,7 +249,7 @@ class Experiment:
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measurements:
         if task.kind == "masked":
-            return probes.masked_words(model, text, self._counts(model.tokenizer, text))
+            return probes.masked_words(model, text, self._tokens(run, text).token_counts)
         if task.kind == "intrinsic":
             return intrinsic(model, text)
         if task.kind == "cost":

@@ -32,10 +32,9 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.checksums import read_record
 from maskwright.core.storage.files import parse_json, read_json
 from maskwright.core.types import IntArray
-from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.scripts import WORD
-from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.shards.corpus import Corpus, sample_sentences
 from maskwright.data.words.word_vectors import TOKEN_VECTOR_SAMPLE, token_vectors
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model
@@ -54,10 +53,6 @@ GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _PASSAGES_SHOWN = 6
 UNTRAINED = "untrained"
-_COUNTED_BYTES, _VECTOR_BYTES = 4 << 20, 32 << 20
-"""Bytes of training text in which tokens are counted for the unigram model, and from which the untrained model's token
-vectors are learned."""
-_ENCODED_AT_ONCE = 4096
 _CONTROL_SEED = 0
 WORDS = re.compile(WORD)
 
@@ -303,14 +298,6 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
     return {"masks": masks, "fills": fills}
 
 
-def token_counts(tokenizer: Tokenizer, cleaned: CleanCorpus) -> IntArray:
-    """Count each id in a sample of the training text, shape (V,)."""
-    counts = np.zeros(tokenizer.special_tokens.vocab_size, dtype=np.int64)
-    for ids in tokenizer.encode_batch(list(cleaned.sample(_COUNTED_BYTES, _CONTROL_SEED))):
-        counts += np.bincount(ids, minlength=len(counts))
-    return counts
-
-
 def shape_of(run: Path) -> str:
     """Identify what the untrained model of a run depends on: its shape, heads, initialization and tokenizer."""
     recipe = resolve(str(run))
@@ -318,20 +305,15 @@ def shape_of(run: Path) -> str:
     return fingerprint([*parts, read_json(run / "tokenizer.json")])
 
 
-def save_untrained(run: Path, cleaned: CleanCorpus, folder: Path) -> None:
-    """Save the model that a run begins with, under another seed; token counts and vectors are those of a sample."""
-    recipe, tokenizer = resolve(str(run)), Tokenizer.from_folder(run)
-    vocab_size = tokenizer.special_tokens.vocab_size
-    model = build_model(recipe, vocab_size)
+def save_untrained(run: Path, corpus: Corpus, folder: Path) -> None:
+    """Save the model that a run on this corpus begins with, under another seed."""
+    recipe, tokenizer = resolve(str(run)), corpus.tokenizer()
+    model = build_model(recipe, len(corpus.token_counts))
     vectors = None
     if recipe.encoder.initial_embeddings == "cooccurrence":
-        texts, sentences = list(cleaned.sample(_VECTOR_BYTES, _CONTROL_SEED)), list[IntArray]()
-        for first in range(0, len(texts), _ENCODED_AT_ONCE):  # What the tokenizer returns is large.
-            sentences += tokenizer.encode_batch(texts[first : first + _ENCODED_AT_ONCE])
-        ends = np.cumsum([len(each) for each in sentences])
-        count = int(np.searchsorted(ends, TOKEN_VECTOR_SAMPLE, side="right"))
-        vectors = token_vectors(np.concatenate(sentences[:count]), ends[:count], vocab_size)
-    model.initialize(_CONTROL_SEED, token_counts(tokenizer, cleaned), vectors)
+        tokens, ends = sample_sentences((corpus.documents,), (1.0,), corpus.gather, TOKEN_VECTOR_SAMPLE)
+        vectors = token_vectors(tokens.ids, ends, len(corpus.token_counts))
+    model.initialize(_CONTROL_SEED, corpus.token_counts, vectors)
     save_models(folder, recipe, model, tokenizer.special_tokens)
     for target in (folder, folder / "generator") if recipe.generator else (folder,):
         tokenizer.save(target, max_length=recipe.training.max_length)

@@ -19,6 +19,7 @@ from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.storage.files import atomic_folder, write_json
 from maskwright.core.text.amounts import pluralize, short_count
+from maskwright.data.shards.corpus import sample_sentences
 from maskwright.data.words.word_vectors import TOKEN_VECTOR_SAMPLE, token_vectors
 from maskwright.fitting.budget import Spent
 from maskwright.fitting.flops import EVALUATIONS, held_out_tokens
@@ -62,7 +63,6 @@ from maskwright.training.steps.kernel_check import check_phases
 from maskwright.training.steps.loop import Schedule, StepReport
 from maskwright.training.steps.model import PretrainingModel, build_model
 from maskwright.training.steps.step import ObjectiveResult, total_loss
-from maskwright.training.steps.text import sample_sentences
 from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.weights import all_weights, copy_weights, load_weights
 from maskwright.training.steps.workload import Workload, build_workload, skipped_flops, step_flops
@@ -227,11 +227,11 @@ class PretrainingRun(Run[PretrainingModel]):
         if self.recipe.encoder.initial_embeddings == "random":
             return None
         sources = self.workload.sources
-        ids, ends = sample_sentences(sources, self.text.weights or (1.0,), self.text.gather, TOKEN_VECTOR_SAMPLE)
+        tokens, ends = sample_sentences(sources, self.text.weights or (1.0,), self.text.gather, TOKEN_VECTOR_SAMPLE)
         stage = "learning token vectors (tokens)"
-        reporter.stage(stage, 0, len(ids))
-        vectors = token_vectors(ids, ends, self.text.vocab_size)
-        reporter.stage(stage, len(ids), len(ids))
+        reporter.stage(stage, 0, len(tokens.ids))
+        vectors = token_vectors(tokens.ids, ends, self.text.vocab_size)
+        reporter.stage(stage, len(tokens.ids), len(tokens.ids))
         return vectors
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:

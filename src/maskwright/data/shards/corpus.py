@@ -5,7 +5,7 @@ checksums when they are first read (`checked_array`). The ends of sentences and 
 are compared at every opening by every rank, so opening takes time in proportion to the number of sentences.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.randomness import keys
 from maskwright.core.storage.checksums import refuse_unreadable
 from maskwright.core.storage.files import read_json
 from maskwright.core.types import AnnotatedTokens, Documents, IntArray
@@ -140,6 +141,31 @@ class Corpus:
             inside = np.flatnonzero(begins < stops)
             targets, begins, stops = target_starts + begins - starts, begins - shard * size, stops - shard * size
             yield shard, begins[inside], stops[inside], targets[inside]
+
+
+def sample_sentences(
+    sources: Sequence[Documents],
+    weights: Sequence[float],
+    gather: Callable[[IntArray, IntArray], AnnotatedTokens],
+    most: int,
+) -> tuple[AnnotatedTokens, IntArray]:
+    """Return whole sentences of random documents in the corpus's order, at most `most` tokens, and their ends.
+
+    Each source has its share of `most` tokens by its weight, or fewer if it has no more.
+    """
+    starts, ends = list[IntArray](), list[IntArray]()
+    for documents, weight in zip(sources, weights, strict=True):
+        limit = int(most * weight / sum(weights))
+        order = documents.pick(np.argsort(keys(0, "sample of sentences", 0, np.arange(len(documents))), kind="stable"))
+        totals = np.cumsum(order.bounds(order.last) - order.bounds(order.first))
+        order = order.pick(np.arange(min(len(order), int(np.searchsorted(totals, limit)) + 1)))
+        sentences = concatenated_ranges(order.first, order.last - order.first)
+        lengths = order.sentence_ends[sentences] - order.bounds(sentences)
+        sentences = np.sort(sentences[: int(np.searchsorted(np.cumsum(lengths), limit, side="right"))])
+        starts.append(order.bounds(sentences))
+        ends.append(np.asarray(order.sentence_ends[sentences]))
+    first, last = np.concatenate(starts), np.concatenate(ends)
+    return gather(first, last), np.cumsum(last - first)
 
 
 def _mapped(path: Path) -> NDArray[Any]:

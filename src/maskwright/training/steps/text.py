@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
 from maskwright.data.shards.corpus import Corpus
@@ -94,28 +93,6 @@ def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int 
         train=Documents(documents.sentence_ends, cut[rest], documents.last[rest]),
         held_out=Documents(documents.sentence_ends, documents.first[aside], cut[aside]),
     )
-
-
-def sample_sentences(
-    sources: Sequence[Documents], weights: Sequence[float], gather: GatherTokens, most: int
-) -> tuple[IntArray, IntArray]:
-    """Return whole sentences of documents in random order, at most `most` tokens, as (ids, sentence ends).
-
-    Each source has its share of `most` tokens by its weight, or fewer if it has no more.
-    """
-    starts, ends = list[IntArray](), list[IntArray]()
-    for documents, weight in zip(sources, weights, strict=True):
-        limit = int(most * weight / sum(weights))
-        order = documents.pick(np.argsort(keys(0, "sample of sentences", 0, np.arange(len(documents))), kind="stable"))
-        totals = np.cumsum(order.bounds(order.last) - order.bounds(order.first))
-        order = order.pick(np.arange(min(len(order), int(np.searchsorted(totals, limit)) + 1)))
-        sentences = concatenated_ranges(order.first, order.last - order.first)
-        begins, stops = order.bounds(sentences), np.asarray(order.sentence_ends[sentences])
-        count = int(np.searchsorted(np.cumsum(stops - begins), limit, side="right"))
-        starts.append(begins[:count])
-        ends.append(stops[:count])
-    first, last = np.concatenate(starts), np.concatenate(ends)
-    return gather(first, last).ids, np.cumsum(last - first)
 
 
 def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
