@@ -43,13 +43,6 @@ def total_parameters(config: EncoderConfig, vocab_size: int) -> int:
     return sum(count_parameters(config, vocab_size).values())
 
 
-def mlm_head_parameters(config: EncoderConfig, vocab_size: int) -> int:
-    """Count the parameters of a masked-token head whose output matrix is the word embeddings."""
-    embedding = config.embedding_width
-    norm = (1 + config.norm_bias) * embedding
-    return _dense(config.hidden_size, embedding, config.dense_bias) + norm + vocab_size
-
-
 def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token: float | None = None) -> float:
     """Return the training FLOPs (forward and backward) per real token by the formula above.
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
+from maskwright.model.sizes import count_parameters, flops_per_token, memory, total_parameters
 from maskwright.pretext.objectives import TeacherObjective
+from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 
+_MASKED_LM = MaskedLanguageModeling()
 _SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
 """The shared parts, as `count_parameters` names them."""
 
@@ -96,7 +98,7 @@ def sizes(recipe: Recipe) -> Sizes:
         pooler=pooler,
         heads=heads,
         generator={name: count for name, count in generator.items() if count},
-        masked_lm=masked_lm + mlm_head_parameters(masked_lm_config, vocab_size),
+        masked_lm=masked_lm + _MASKED_LM.num_parameters(masked_lm_config.head_shape(vocab_size)),
         phases=_phase_costs(recipe),
         memory=memory(config, vocab_size, sum(heads.values()) + sum(generator.values())) | _teacher_memory(recipe),
     )
@@ -115,7 +117,8 @@ def _teacher_memory(recipe: Recipe) -> dict[str, int]:
         return {}
     config = recipe.teacher.published_config(recipe.encoder).replace(pooler=False)
     vocab_size = recipe.tokenizer.vocab_size
-    return {"teacher": 4 * (total_parameters(config, vocab_size) + mlm_head_parameters(config, vocab_size))}
+    head = _MASKED_LM.num_parameters(config.head_shape(vocab_size))
+    return {"teacher": 4 * (total_parameters(config, vocab_size) + head)}
 
 
 def training_flops_per_token(
