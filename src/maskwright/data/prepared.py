@@ -9,14 +9,15 @@ import glob
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.storage.checksums import CONTENTS, read_record, record_text, write_record
-from maskwright.core.storage.files import atomic_folder, check_writable, parse_json, remove_abandoned
-from maskwright.core.storage.object_stores import download, is_hidden, is_url, open_store, store_problems
+from maskwright.core.storage.files import check_writable, parse_json
+from maskwright.core.storage.object_stores import download_folder, is_url, open_store, store_problems
 from maskwright.data.sources.arguments import PREPARED, file_format
 from maskwright.reporting.reporter import Progress
 
@@ -116,7 +117,7 @@ def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress)
     """Return the prepared text that a CORPUS argument names, None if it names something else.
 
     That at a URL is downloaded to the cache directory once. Raises DataError if it is damaged or of another version,
-    DeviceError if a URL cannot be used.
+    DeviceError if a URL cannot be used or a file does not arrive complete.
     """
     if len(corpus) != 1 or glob.has_magic(argument := str(corpus[0])):
         return None
@@ -132,29 +133,9 @@ def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress)
         record = _checked(system.cat_file(f"{path}/{PREPARED}"), f"{argument}/{PREPARED}")
     folder = cache / f"prepared-{fingerprint([argument, record])}"
     if not folder.exists():
-        _download(system, path, argument, record, folder, progress)
+        objects = {name: (f"{path}/{name}", size) for name, size in record["files"].items()}
+        download_folder(system, argument, objects, folder, partial(progress, "downloading (bytes)"))
     return _described(record, folder)
-
-
-def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folder: Path, progress: Progress) -> None:
-    files: Mapping[str, int] = record["files"]
-    done, total = 0, sum(files.values())
-    remove_abandoned(folder.parent)
-    with atomic_folder(folder) as temporary:
-        for name, size in files.items():
-            if PurePath(name).is_absolute() or is_hidden(name):
-                raise DataError(f"{url}/{PREPARED} names the file {name!r}", hint=_AGAIN)
-
-            def arrived(_: int | None, count: int, before: int = done) -> None:
-                progress("downloading (bytes)", before + count, total)
-
-            with store_problems(url):
-                download(system, f"{path}/{name}", temporary / name, arrived)
-            if (arrived_size := (temporary / name).stat().st_size) != size:
-                raise DataError(
-                    f"{url}/{name} has {arrived_size:,} of {size:,} bytes", hint="Run the same command again."
-                )
-            done += size
 
 
 def _checked(content: bytes, name: str) -> dict[str, Any]:

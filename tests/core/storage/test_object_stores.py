@@ -3,11 +3,12 @@
 import errno
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.storage.object_stores import is_url, open_store, store_problems
+from maskwright.core.storage.object_stores import download_folder, is_url, open_store, store_problems
 
 
 def test_urls_are_distinguished_from_paths() -> None:
@@ -60,3 +61,28 @@ def test_errors_of_a_store_name_the_url(raised: Exception, named: str) -> None:
 def test_a_full_disk_is_named() -> None:
     with pytest.raises(DeviceError, match="the disk is full while s3://b/c is copied"), store_problems("s3://b/c"):
         raise OSError(errno.ENOSPC, "full")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "named"),
+    [
+        ("../a.txt", 3, "names the file '../a.txt'"),
+        ("/a.txt", 3, "names the file '/a.txt'"),
+        ("a.txt", 4, "3 of 4 bytes"),
+    ],
+)
+def test_a_folder_is_downloaded_whole_or_not_at_all(name: str, size: int, named: str, tmp_path: Path) -> None:
+    system, path = open_store("memory://downloads")
+    for stored in ("first", "second"):
+        system.pipe_file(f"{path}/{stored}", b"abc")
+    objects, calls = {"b/c.txt": (f"{path}/first", 3), name: (f"{path}/second", size)}, list[tuple[int, int]]()
+    with pytest.raises(DeviceError, match=named):
+        download_folder(system, "memory://downloads", objects, tmp_path / "new", lambda *call: calls.append(call))
+    assert not list(tmp_path.iterdir())
+    objects = {"b/c.txt": (f"{path}/first", 3), "a.txt": (f"{path}/second", None)}
+    download_folder(system, "memory://downloads", objects, tmp_path / "new", lambda *call: calls.append(call))
+    assert {file.relative_to(tmp_path / "new").as_posix(): file.read_bytes() for file in tmp_path.rglob("*.txt")} == {
+        "a.txt": b"abc",
+        "b/c.txt": b"abc",
+    }
+    assert calls[-1] == (6, 3)

@@ -6,11 +6,12 @@ fsspec comes with PyTorch. The package of a store (`s3fs`, `gcsfs`, `aiohttp`) i
 import contextlib
 import errno
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from maskwright.core.errors import DeviceError, MaskwrightError, first_line, nearest
+from maskwright.core.storage.files import atomic_folder, remove_abandoned
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # Two characters at least: not the drive of a path of Windows.
 _CREDENTIALS = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
@@ -52,6 +53,42 @@ def download(system: Any, path: str, file: Path, on_bytes: Callable[[int | None,
 
     file.parent.mkdir(parents=True, exist_ok=True)
     system.get_file(path, str(file), callback=Callback(hooks={"": lambda size, done, **_: on_bytes(size, done)}))
+
+
+def download_folder(
+    system: Any,
+    url: str,
+    objects: Mapping[str, tuple[str, int | None]],
+    folder: Path,
+    on_bytes: Callable[[int, int], None],
+) -> None:
+    """Download objects to a new folder, all or none.
+
+    Args:
+        objects: For each file in the folder the object's path and its size in bytes, None if that is not known.
+        on_bytes: Called with the bytes that have arrived, and all.
+
+    Raises DeviceError if a file would lie outside the folder, an object arrives with another size, or the store cannot
+    be used.
+    """
+    remove_abandoned(folder.parent)
+    done, total = 0, sum(size or 0 for _, size in objects.values())
+    with atomic_folder(folder) as temporary:
+        for name, (path, size) in objects.items():
+            if PurePath(name).is_absolute() or is_hidden(name):
+                raise DeviceError(
+                    f"{url} names the file {name!r}", allowed="names of files below it, without a dot first"
+                )
+
+            def arrived(_: int | None, count: int, before: int = done) -> None:
+                on_bytes(before + count, total)
+
+            with store_problems(url):
+                download(system, path, temporary / name, arrived)
+            if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
+                problem = f"{path} of {url} has {arrived_size:,} of {size:,} bytes"
+                raise DeviceError(problem, hint="Run the same command again.")
+            done += size or 0
 
 
 @contextlib.contextmanager

@@ -13,12 +13,12 @@ last.
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.storage.files import atomic_folder, remove_abandoned
-from maskwright.core.storage.object_stores import download, is_hidden, open_store, store_problems
+from maskwright.core.storage.object_stores import download_folder, is_hidden, open_store, store_problems
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.runs.run_directory import LOCK, STABLE, has_other_budget, refuse_other_run
 
@@ -105,22 +105,9 @@ class Mirror:
                 f"{self._folder} exists and holds no run; that of {self.url} is downloaded to a new folder only",
                 hint="Choose another --out, or remove that folder.",
             )
-        remove_abandoned(self._folder.parent)
-        done, total = 0, sum(size or 0 for size in files.values())
-        with atomic_folder(self._folder) as temporary:
-            for name, size in files.items():
-                if PurePath(name).is_absolute() or is_hidden(name):
-                    raise CheckpointError(f"{self.url}/{_LATEST} names the file {name!r}")
-
-                def arrived(_: int | None, count: int, before: int = done) -> None:
-                    self._reporter.stage("downloading (bytes)", before + count, total)
-
-                with store_problems(self.url):
-                    download(self._system, self._object_path(copy, name), temporary / name, arrived)
-                if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
-                    problem = f"{self._object_path(copy, name)} has {arrived_size:,} of {size:,} bytes"
-                    raise DeviceError(problem, hint="Run the same command again, or choose another --mirror.")
-                done += size or 0
+        objects = {name: (self._object_path(copy, name), size) for name, size in files.items()}
+        stage = "downloading (bytes)"
+        download_folder(self._system, self.url, objects, self._folder, partial(self._reporter.stage, stage))
         self._stored = {self._object_path(copy, name): state for name, state in self._local().items()}
         self._reporter.message("mirror", f"downloaded {self._folder} from {self.url}")
 
