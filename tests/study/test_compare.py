@@ -386,12 +386,16 @@ def test_lists_are_split_at_commas_outside_of_brackets() -> None:
     assert split_list("a, b=[x,y],{c: [1], d: 2},e") == ["a", "b=[x,y]", "{c: [1], d: 2}", "e"]
 
 
-def test_a_fine_tuning_task_is_measured_and_resumed(study: Callable[..., Comparison], shared: Path) -> None:
+def test_a_fine_tuning_task_is_measured_with_equal_settings_and_resumed(study: Callable[..., Comparison], shared: Path) -> None:
     rows = "".join(f"the {'old' if n % 2 else 'new'} captain {n}\t{n % 2}\n" for n in range(60))
     (shared / "ages.tsv").write_text("text\tlabel\n" + rows, encoding="utf-8")
     task = f"ages:classification={shared / 'ages.tsv'}"
-    settings = {"recipes": {"base": "bert/tiny"}, "set": TOY, "finetune_set": ("epochs=1",), "flops": 1e7, "seeds": 1}
+    recipes = {"base": "bert/tiny", "other": "roberta/tiny"}
+    settings = {"recipes": recipes, "set": TOY, "finetune_set": ("epochs=1",), "flops": 1e7, "seeds": 1}
     done = study("tuned", tasks=("masked", task), **settings)
+    tuned = [read_json(done.folder / f"finetuning/{name}/seed-0/ages/run.json")["request"] for name in recipes]
+    assert tuned[0]["settings"] == tuned[1]["settings"]
+    assert tuned[0]["model"] != tuned[1]["model"]
     row = done.report["metrics"]["ages"]["rows"]["base"]
     assert 0 <= row["mean"] <= 1
     assert row["by"] == "dev"

@@ -14,7 +14,7 @@ from maskwright.training.runs.run_directory import COPIES, lock_directory, unloc
 
 Part = TypeVar("Part")
 STUDY = "study.json"
-FORMAT = 3
+FORMAT = 4
 """Changes when recipes are fitted otherwise, so that no study mixes runs of both."""
 
 
