@@ -1,11 +1,12 @@
 from pathlib import Path
 
 import pytest
-from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of, sentences_of
+from token_samples import auto_tokenizer, chinese_documents, clean_corpus_of, english_documents, files_of, sentences_of
 
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.backends import BYTE_BPE_NAMES, UNIGRAM_NAMES, WORDPIECE_NAMES
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import sample_texts, train_tokenizer
 
 
@@ -75,6 +76,43 @@ def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
     assert tokenizer.tokens(tokenizer.encode("Zoë The café").ids) == ["Zoë", "The", "café"]
     assert not tokenizer.lowercase
+
+
+NEEDING_MARKS = {
+    "Hindi": "यह एक परीक्षण वाक्य है और दिल्ली भारत की राजधानी है",
+    "Tamil": "தமிழ் ஒரு மொழி ஆகும்",
+    "Thai": "กรุงเทพมหานครเป็นเมืองหลวงที่ใหญ่",
+    "Japanese": "がっこうでべんきょうする デザイン",
+    "Korean": "서울은 대한민국의 수도이다",
+}
+
+
+@pytest.mark.parametrize("text", NEEDING_MARKS.values(), ids=NEEDING_MARKS.keys())
+@pytest.mark.parametrize("spec", [WordPiece(vocab_size=300), Unigram(vocab_size=200)])
+def test_uncased_tokenizers_keep_marks_that_are_letters(spec, text, tmp_path):
+    corpus = clean_corpus_of(tmp_path / "text", [[[text, " In Delhi. Café."] * 5]])
+    tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
+    assert tokenizer.lowercase
+    assert not tokenizer.strips_accents
+    text += " café"
+    ids = tokenizer.encode(f"{text} CAFÉ").ids
+    spelled = "".join(tokenizer.tokens(ids)).replace("##", "").replace("\u2581", "")
+    assert spelled == f"{text}café".replace(" ", "")
+    tokenizer.save(tmp_path / "saved")
+    other = auto_tokenizer(tmp_path / "saved")
+    assert other(f"{text} CAFÉ", add_special_tokens=False)["input_ids"] == ids.tolist()
+    assert not Tokenizer.from_folder(tmp_path / "saved").strips_accents
+
+
+@pytest.mark.parametrize(
+    "text", ["The café of Zoë \u2764\ufe0f", "Ελλάδα και Ёлка", "كِتَابٌ", "שָׁלוֹם", "中文文本"], ids=ascii
+)
+@pytest.mark.parametrize("spec", [WordPiece(vocab_size=300), Unigram(vocab_size=200)])
+def test_uncased_tokenizers_drop_accents_and_points(spec, text, tmp_path):
+    corpus = clean_corpus_of(tmp_path / "text", [[[text, " In Delhi."] * 5]])
+    tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
+    assert tokenizer.strips_accents
+    assert tokenizer.encode("Zoë").ids.tolist() == tokenizer.encode("zoe").ids.tolist()
 
 
 def test_vocabulary_of_a_tiny_corpus_is_smaller_than_requested(tmp_path: Path) -> None:

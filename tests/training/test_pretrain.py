@@ -268,3 +268,18 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -
 def test_errors_of_bad_requests_name_the_argument(train, changes, kind, message):
     with pytest.raises(kind, match=message):
         train(**changes)
+
+
+def test_a_tokenizer_that_does_not_suit_the_text_is_warned_of(tmp_path: Path) -> None:
+    english = train_toy(tmp_path, steps=1)
+    (tmp_path / "hindi.txt").write_text(
+        "\n\n".join(f"यह एक परीक्षण वाक्य है और दिल्ली भारत की राजधानी है {n}." for n in range(60)), encoding="utf-8"
+    )
+    trained, given = Recorder(), Recorder()
+    settings = {"corpus": tmp_path / "hindi.txt", "steps": 1}
+    train_toy(tmp_path, "trained", reporter=trained, **settings)
+    assert trained.on("tokens", "combining marks kept")
+    assert not trained.on("warning", "the tokenizer")
+    train_toy(tmp_path, "given", tokenizer=english.folder, set=[*TOY[:4], *TOY[5:]], reporter=given, **settings)
+    assert given.on("warning", "unknown to the tokenizer")
+    assert given.on("warning", "drops combining marks")

@@ -1,7 +1,11 @@
 """Detection of Chinese text: Han characters of texts that are not Japanese."""
 
 import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,10 @@ HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\
 """The characters of Chinese and Japanese, between which a line break stands for no space."""
 NO_SPACES_CLASS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff"
 """Scripts without spaces between words: Thai and Lao, Burmese, Khmer; kana, bopomofo and Han."""
+_LETTER_MARKS = frozenset((0, *range(6, 10), *range(84, 133)))
+"""Canonical combining classes of marks that are letters (Unicode Standard, table 4-3): vowel signs, nukta, voiced sound
+marks and virama; length, vowel and tone marks of Telugu, Thai, Lao and Tibetan."""
+_VARIATIONS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
 WORD = rf"[{HAN_CLASS}]|[^\W{HAN_CLASS}]+"
 """A word, as a regular expression: a Han character, or a run of letters, digits and underscores of other scripts."""
@@ -45,6 +53,24 @@ def is_han(character: str) -> bool:
 
 def has_han(text: str) -> bool:
     return _HAN_CHARACTER.search(text) is not None
+
+
+@cache
+def _needs_marks(character: str) -> bool:
+    return "\uac00" <= character <= "\ud7a3" or any(
+        unicodedata.category(part) == "Mn" and unicodedata.combining(part) in _LETTER_MARKS and part not in _VARIATIONS
+        for part in unicodedata.normalize("NFD", character)
+    )
+
+
+def share_needing_marks(texts: Iterable[str]) -> float:
+    """Return the share of characters that are other letters, or several, without their combining marks.
+
+    These are vowel signs and viramas of Indic and other Asian scripts, kana with voiced sound marks, and Hangul
+    syllables. Accents of Latin, Greek and Cyrillic letters and the points of Hebrew and Arabic do not count.
+    """
+    counts = Counter(chain.from_iterable(texts))
+    return sum(count for each, count in counts.items() if _needs_marks(each)) / max(1, counts.total())
 
 
 def code_points(text: str) -> NDArray[np.uint32]:

@@ -6,13 +6,14 @@ et al. 2019 (openai/gpt-2, encoder.py) with RoBERTa's special tokens (Liu et al.
 ALBERT's cleaning (google-research/albert, tokenization.py:33-110), as transformers' AlbertTokenizer assembles it.
 
 DEVIATION: two backticks and two apostrophes become a quotation mark (as in transformers, not in ALBERT's code), and all
-combining marks are dropped, also the vowel signs of Indian scripts (ALBERT: those of a combining class other than 0),
-because AlbertTokenizer does so and ids must be the same in every tool.
+combining marks are dropped (ALBERT: those of a combining class other than 0), because AlbertTokenizer does so and ids
+must be the same in every tool; none are, nor is NFKD applied, in text that needs them (`training`).
 
 DEVIATION: a word of more than 100 characters is unknown (Google: 200), because that is the limit of every BERT
 tokenizer in use today, and ids must be the same in every tool.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,10 +41,13 @@ NEVER = -1000.0
 MAX_WORD_CHARACTERS = 100
 
 
-def bert_normalizer(*, lowercase: bool) -> normalizers.Normalizer:
+def bert_normalizer(*, lowercase: bool, keep_accents: bool = False) -> normalizers.Normalizer:
     """Return BERT's cleaning: no control characters, spaces around CJK ideographs; uncased also without accents."""
     return normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=lowercase
+        clean_text=True,
+        handle_chinese_chars=True,
+        strip_accents=False if keep_accents else None,
+        lowercase=lowercase,
     )
 
 
@@ -88,11 +92,12 @@ def byte_bpe_backend(
     return backend
 
 
-def albert_normalizer(*, lowercase: bool) -> normalizers.Normalizer:
+def albert_normalizer(*, lowercase: bool, keep_accents: bool = False) -> normalizers.Normalizer:
     """Return ALBERT's cleaning: NFKD without combining marks, lower case if asked."""
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    stripping = [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
     lowering = [normalizers.Lowercase()] if lowercase else []
-    return normalizers.Sequence([*quotes, normalizers.NFKD(), normalizers.StripAccents(), *lowering])
+    return normalizers.Sequence([*quotes, *stripping, *lowering])
 
 
 def spaced_words() -> pre_tokenizers.PreTokenizer:
@@ -120,8 +125,24 @@ def unigram_backend(
 
 def is_albert_splitting(backend: tokenizers.Tokenizer) -> bool:
     """Return whether text is cleaned and split as ALBERT does it."""
-    cleanings = [state_of(albert_normalizer(lowercase=lowercase)) for lowercase in (True, False)]
+    choices = itertools.product((True, False), repeat=2)
+    cleanings = [state_of(albert_normalizer(lowercase=lower, keep_accents=keep)) for lower, keep in choices]
     return state_of(backend.normalizer) in cleanings and state_of(backend.pre_tokenizer) == state_of(spaced_words())
+
+
+def parts_of(component: Any) -> list[dict[str, Any]]:
+    """Return the states of a normalizer's or pre-tokenizer's parts; none of None. Sequences nest."""
+    state = state_of(component)
+    return [] if state is None else list(state.get("normalizers") or state.get("pretokenizers") or [state])
+
+
+def strips_accents(backend: tokenizers.Tokenizer) -> bool:
+    """Return whether combining marks are dropped: by a part for it, or by BERT's cleaning, unless it says otherwise."""
+    return any(
+        part["type"] == "StripAccents"
+        or (part["type"] == "BertNormalizer" and part["strip_accents"] in (True, None if part["lowercase"] else True))
+        for part in parts_of(backend.normalizer)
+    )
 
 
 def is_gpt2_splitting(splitting: pre_tokenizers.PreTokenizer | None) -> bool:

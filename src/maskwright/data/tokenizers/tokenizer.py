@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
-from maskwright.data.tokenizers.backends import SPACE, SpecialNames, library_errors, running_text, state_of
+from maskwright.data.tokenizers.backends import (
+    SPACE,
+    SpecialNames,
+    library_errors,
+    parts_of,
+    running_text,
+    strips_accents,
+)
 from maskwright.data.tokenizers.files import ROLES, read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
 from maskwright.data.tokenizers.word_starts import PieceWords, without_starts_at_marks
@@ -47,6 +54,7 @@ class Tokenizer:
         kind: "wordpiece", "byte_bpe" or "unigram".
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
+        strips_accents: Whether combining marks are dropped.
 
     Raises DataError if the tokenizer is of another kind.
     """
@@ -61,8 +69,9 @@ class Tokenizer:
         roles = {role: vocabulary[name] for role, name in zip(ROLES, names, strict=True)}
         self.special_tokens = SpecialTokens(**roles, vocab_size=max(vocabulary.values()) + 1, names=names)
         self.lowercase = any(
-            part["type"] in _LOWERCASING and part.get("lowercase", True) for part in _parts(backend.normalizer)
+            part["type"] in _LOWERCASING and part.get("lowercase", True) for part in parts_of(backend.normalizer)
         )
+        self.strips_accents = strips_accents(backend)
 
     @classmethod
     def from_folder(cls, path: Path | str) -> "Tokenizer":
@@ -199,7 +208,7 @@ def _restored(serialized: str, names: SpecialNames, folder: Path | None) -> Toke
 
 def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:
     model = backend.model
-    splitting = {part["type"] for part in _parts(backend.pre_tokenizer)}
+    splitting = {part["type"] for part in parts_of(backend.pre_tokenizer)}
     if isinstance(model, tokenizers.models.WordPiece):
         return "wordpiece"
     if isinstance(model, tokenizers.models.BPE) and "ByteLevel" in splitting:
@@ -212,9 +221,3 @@ def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:
         allowed='WordPiece, byte-level BPE, unigram that writes spaces as "▁"',
         hint="Choose another tokenizer or leave it out to train one.",
     )
-
-
-def _parts(component: Any) -> list[dict[str, Any]]:
-    # Sequences nest.
-    state = state_of(component)
-    return [] if state is None else list(state.get("normalizers") or state.get("pretokenizers") or [state])

@@ -41,7 +41,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import cache_folder
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.scripts import code_points
+from maskwright.data.scripts import code_points, share_needing_marks
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,
@@ -65,8 +65,9 @@ DEFAULT_SAMPLE_BYTES = 32 << 20
 """About 5 million English words or 10 million Chinese characters; more changes a vocabulary little."""
 
 _MAX_TEXT_CHARACTERS = 1000
-_VERSION = 1
+_VERSION = 2
 _TEXTS_BETWEEN_REPORTS = 4096
+_TEXTS_LOOKED_AT = 10_000
 
 
 def train_tokenizer(
@@ -184,6 +185,19 @@ def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> d
     return result
 
 
+MARKS_KEPT = 0.01
+"""From this share of characters on that need their combining marks, no mark is dropped."""
+
+
+def _needs_accents(texts: Sequence[str]) -> bool:
+    """Return whether a text is damaged if combining marks are dropped.
+
+    DEVIATION: uncased BERT and ALBERT drop them from every text, and with them the vowels of Hindi or Thai; the README
+    of Google's multilingual models recommends the cased one for that reason.
+    """
+    return share_needing_marks(texts[:: -(-len(texts) // _TEXTS_LOOKED_AT)]) >= MARKS_KEPT
+
+
 MIN_FREQUENCY = 2
 """Pairs seen less often are not merged, so the vocabulary of a tiny corpus stays smaller than asked for."""
 
@@ -204,7 +218,8 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
 
     DEVIATION: the special tokens have the first five ids, not Google's 0 and 100 to 103, which leave 99 ids unused.
     """
-    normalizer, splitter = bert_normalizer(lowercase=spec.lowercase), pre_tokenizers.BertPreTokenizer()
+    normalizer = bert_normalizer(lowercase=spec.lowercase, keep_accents=_needs_accents(texts))
+    splitter = pre_tokenizers.BertPreTokenizer()
     limit = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
     initial, continuing = choose_alphabet(texts, limit, normalizer, splitter)
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token=WORDPIECE_NAMES[1]))
@@ -279,7 +294,7 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     """
     import sentencepiece  # slow to import
 
-    normalizer = albert_normalizer(lowercase=spec.lowercase)
+    normalizer = albert_normalizer(lowercase=spec.lowercase, keep_accents=_needs_accents(texts))
     counts = count_characters(texts, normalizer)
     if not counts.keys() - _RESERVED_CHARACTERS:
         raise _without_text()

@@ -21,12 +21,13 @@ from maskwright.data.cleaning.data_card import remarks
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.prepared import PreparedText, find_prepared
+from maskwright.data.scripts import share_needing_marks
 from maskwright.data.shards.corpus import TOKENIZER
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.training import train_tokenizer
+from maskwright.data.tokenizers.training import MARKS_KEPT, train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
@@ -58,6 +59,8 @@ _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
 _FEW_SPANS = 0.03
 """Below this share of the tokens in spans of a kind, a stage of masking that selects them is warned of."""
+_MANY_UNKNOWN = 0.05
+"""Share of unknown tokens above which a run warns."""
 _FEW_PAIRS = 0.05
 """Below this share of documents with two sentences or more, objectives about pairs of texts are warned of. A choice,
 not measured."""
@@ -411,8 +414,22 @@ def _tokenize(
         "tokens",
         f"{short_count(corpus.num_tokens)} tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
-        f"{unknown:.2%} unknown{_took(begun)}",
+        f"{unknown:.2%} unknown"
+        + (", combining marks kept" if tokenizer.lowercase and not tokenizer.strips_accents else "")
+        + _took(begun),
     )
+    if unknown > _MANY_UNKNOWN:
+        reporter.message(
+            "warning",
+            f"{unknown:.0%} of the text's tokens are unknown to the tokenizer; train one (leave out --tokenizer or "
+            "--init), or add words to that of --init (--extend-vocabulary N)",
+        )
+    if tokenizer.strips_accents and (damaged := share_needing_marks(_some_sentences(cleaned))) >= MARKS_KEPT:
+        reporter.message(
+            "warning",
+            f"the tokenizer drops combining marks, and with them vowels or other parts of {damaged:.0%} of the text's "
+            "characters; train a tokenizer (leave out --tokenizer or --init), or choose a cased model",
+        )
     if corpus.collocations is not None:
         reporter.message("words", describe_collocations(corpus.collocations))
     if note := describe_traditional(recipe.words, _some_sentences(cleaned)):
