@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from toy_studies import TOY, write_corpus
 
 from maskwright.cli.options import split_list
-from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
+from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError, TrainingError
 from maskwright.core.storage.files import read_json, write_json
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
@@ -386,7 +386,9 @@ def test_lists_are_split_at_commas_outside_of_brackets() -> None:
     assert split_list("a, b=[x,y],{c: [1], d: 2},e") == ["a", "b=[x,y]", "{c: [1], d: 2}", "e"]
 
 
-def test_a_fine_tuning_task_is_measured_with_equal_settings_and_resumed(study: Callable[..., Comparison], shared: Path) -> None:
+def test_a_fine_tuning_task_is_measured_with_equal_settings_and_resumed(
+    study: Callable[..., Comparison], shared: Path
+) -> None:
     rows = "".join(f"the {'old' if n % 2 else 'new'} captain {n}\t{n % 2}\n" for n in range(60))
     (shared / "ages.tsv").write_text("text\tlabel\n" + rows, encoding="utf-8")
     task = f"ages:classification={shared / 'ages.tsv'}"
@@ -401,3 +403,31 @@ def test_a_fine_tuning_task_is_measured_with_equal_settings_and_resumed(study: C
     assert row["by"] == "dev"
     measured = json.loads((done.folder / "measurements/base/seed-0/ages.json").read_text())
     assert measured["definition"]["set"] == ["epochs=1"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "finetune_set", "message"),
+    [
+        (["ages:classification=FILE"], ["epoch=1"], "Did you mean 'epochs'"),
+        (["ages:classification=EMPTY"], [], "holds no examples"),
+        (["blimp=EMPTY"], [], "cannot read minimal pairs"),
+    ],
+)
+def test_tasks_are_checked_before_any_training(tasks, finetune_set, message, study, shared):
+    files = {"FILE": "text\tlabel\na\tx\nb\ty\n" * 20, "EMPTY": "text\tlabel\n"}
+    for name, content in files.items():
+        (shared / f"{name}.tsv").write_text(content, encoding="utf-8")
+        tasks = [task.replace(name, str(shared / f"{name}.tsv")) for task in tasks]
+    with pytest.raises(MaskwrightError, match=message):
+        study("unchecked", recipes=["bert/tiny"], tasks=["masked", *tasks], finetune_set=finetune_set)
+    assert not (shared / "unchecked").exists()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_folder_of_other_files_is_refused_and_left_alone(dry_run, study, shared, tmp_path):
+    (shared / "foreign/text/train").mkdir(parents=True, exist_ok=True)
+    (shared / "foreign/text/train/own.txt").write_text("Own.", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"holds no study \(found text\)"):
+        study("foreign", recipes=["bert/tiny"], dry_run=dry_run)
+    names = {path.relative_to(shared / "foreign").as_posix() for path in (shared / "foreign").rglob("*")}
+    assert names == {"text", "text/train", "text/train/own.txt"}

@@ -42,6 +42,7 @@ from maskwright.finetuning.labeled import LabeledData, LabeledRequest, read_labe
 from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.predictions import write_predictions
+from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import FineTuning, Metrics, Results, SeedRow, data_of, model_card, write_results
 from maskwright.finetuning.search import SettingsSearch, check_search
@@ -193,9 +194,7 @@ def finetune(
         )
     if dimensions:
         raise RecipeError(f"--dimensions has no effect with --task {task}", hint="Leave it out.")
-    pairs = parse_overrides(set)
-    overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
-    of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
+    overrides, of_task = _parsed(set)
     # Report misspelled fields before reading files.
     if override(Hyperparameters(), overrides).frozen and from_scratch:
         raise RecipeError(
@@ -242,6 +241,30 @@ def finetune(
                     )
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
+
+
+def check_task(task: str, path: Path | None, set: Sequence[str]) -> None:
+    """Raise MaskwrightError as `finetune` would for a task's data and settings, as far as no model is needed.
+
+    Not for sentence embeddings.
+    """
+    is_folder = task in BENCHMARKS
+    request = LabeledRequest.of(
+        task=task, data=path if is_folder else None, files={} if is_folder else {"train": path}, columns={}
+    )
+    overrides, of_task = _parsed(set)
+    override(Hyperparameters(), overrides)
+    if request.kind == "reranking":  # The model chooses negatives.
+        request.read("train", Reporter())
+    else:
+        read_labeled(request, of_task, Reporter())
+
+
+def _parsed(set: Sequence[str]) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """Return the overrides of hyperparameters, and of the task's fields."""
+    pairs = parse_overrides(set)
+    of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
+    return [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)], of_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,10 +35,18 @@ from maskwright.fitting.rules import round_digits
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Reporter
-from maskwright.study.experiment import MASKED, Experiment, RunState, StoppedError, fit_variant, flops_per_token
+from maskwright.study.experiment import (
+    MASKED,
+    Experiment,
+    RunState,
+    StoppedError,
+    check_tasks,
+    fit_variant,
+    flops_per_token,
+)
 from maskwright.study.intrinsic import check_text
 from maskwright.study.rates import RateTuning
-from maskwright.study.record import FORMAT, StudyRecord, load_content, locked
+from maskwright.study.record import FORMAT, StudyRecord, load_content, locked, refuse_foreign
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, TUNING_SEED, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
@@ -167,6 +175,8 @@ def compare(
         "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
         "tune_rate": tune_rate,
     }
+    on_rank_zero(partial(refuse_foreign, folder))
+    on_rank_zero(partial(check_tasks, chosen, finetune_set))
     with (
         use_engine(engine),
         (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,

@@ -21,7 +21,7 @@ from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
-from maskwright.finetuning.finetune import finetune
+from maskwright.finetuning.finetune import check_task, finetune
 from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.finetuning.tasks import KINDS
 from maskwright.fitting.budget import Budget
@@ -307,6 +307,15 @@ class RunReporter(Reporter):
 
     def close(self) -> None:
         self._reporter.close()
+
+
+def check_tasks(tasks: Sequence[Task], finetune_set: Sequence[str]) -> None:
+    """Raise MaskwrightError if the data of a task, or a hyperparameter, cannot be used; before any training."""
+    for task in tasks:
+        if task.path is not None and task.kind == "minimal-pairs":
+            probes.read_minimal_pairs(task.path)
+        elif task.path is not None:
+            check_task(task.kind, task.path, finetune_set)
 
 
 def fit_variant(

@@ -49,6 +49,17 @@ class StudyRecord:
         return part
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Raise CheckpointError if a folder holds something else than a study."""
+    # Dot files are a lock, remains of a kill, or the system's.
+    names = sorted(path.name for path in folder.glob("[!.]*"))
+    if names and not any(path.exists() for path in _paths(folder)):
+        raise CheckpointError(
+            f"{folder} is not empty and holds no study (found {', '.join(names[:3])})",
+            hint="Choose an empty or new folder as --out.",
+        )
+
+
 def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -> dict[str, Any] | None:
     """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it is another study's."""
     if not any(path.exists() for path in _paths(folder)):
