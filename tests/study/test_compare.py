@@ -419,7 +419,7 @@ def test_tasks_are_checked_before_any_training(tasks, finetune_set, message, stu
         (shared / f"{name}.tsv").write_text(content, encoding="utf-8")
         tasks = [task.replace(name, str(shared / f"{name}.tsv")) for task in tasks]
     with pytest.raises(MaskwrightError, match=message):
-        study("unchecked", recipes=["bert/tiny"], tasks=["masked", *tasks], finetune_set=finetune_set)
+        study("unchecked", recipes=["bert/tiny"], tasks=["masked", *tasks], finetune_set=finetune_set, set=TOY)
     assert not (shared / "unchecked").exists()
 
 
@@ -428,6 +428,6 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(dry_run, study, share
     (shared / "foreign/text/train").mkdir(parents=True, exist_ok=True)
     (shared / "foreign/text/train/own.txt").write_text("Own.", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"holds no study \(found text\)"):
-        study("foreign", recipes=["bert/tiny"], dry_run=dry_run)
+        study("foreign", recipes=["bert/tiny"], dry_run=dry_run, set=TOY)
     names = {path.relative_to(shared / "foreign").as_posix() for path in (shared / "foreign").rglob("*")}
     assert names == {"text", "text/train", "text/train/own.txt"}
