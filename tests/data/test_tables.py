@@ -80,6 +80,13 @@ def test_a_tab_is_the_delimiter_before_more_frequent_marks(line: str) -> None:
     assert columns[0] == "id"
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.jsonl"])
+def test_line_ends_may_be_carriage_returns_alone(tmp_path: Path, name: str) -> None:
+    lines = {"a.csv": ["text,id", "one,1", "two,2"], "a.txt": ["one", "two"], "a.jsonl": ['"one"', '"two"']}[name]
+    (path := tmp_path / name).write_bytes("\r".join([*lines, ""]).encode())
+    assert read_texts(path) == ["one", "two"]
+
+
 def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
     records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": ""}], "texts")
 

@@ -170,6 +170,11 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path):
     assert any("line 252" in skip.location for skip in file.skipped)
 
 
+def test_line_ends_may_be_carriage_returns_alone(tmp_path):
+    text = 'text,label\rgood 1,pos\r"bad, 2",neg\r'
+    assert rows(read(tmp_path, "a.csv", text)) == [("good 1", "pos"), ("bad, 2", "neg")]
+
+
 @pytest.mark.parametrize(
     ("field", "read_as"), [('"He said ""no"""', 'He said "no"'), ('"two\nlines"', "two\nlines"), ('say "x"', 'say "x"')]
 )
