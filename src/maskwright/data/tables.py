@@ -5,6 +5,7 @@ usual name is used, which the caller prints.
 """
 
 import csv
+import io
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -261,15 +262,11 @@ def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, o
             on_bad_line(BadLine(location, problem))
 
 
-def quotes_enclose_fields(lines: Iterable[str], delimiter: str) -> bool:
-    """Return whether double quotes enclose fields: whether all of the text is valid CSV."""
-    with long_fields():
-        try:
-            for _ in csv.reader(lines, delimiter=delimiter, strict=True):
-                pass
-        except csv.Error:
-            return False
-    return True
+def malformed_rows(text: str, name: str, delimiter: str) -> list[BadLine]:
+    """Return the first lines of rows that are not CSV."""
+    bad: list[BadLine] = []
+    deque(_quoted_fields(io.StringIO(text, newline=""), name, delimiter, bad.append, strict=True), maxlen=0)
+    return bad
 
 
 @contextmanager
