@@ -144,6 +144,15 @@ def test_broken_json_line_is_named_or_skipped(tmp_path: Path, line: bytes, says:
     assert "line 3" in counts.first_bad_lines[0]
 
 
+def test_csv_row_with_an_unclosed_quote_is_named_or_skipped(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", b'text\nOne.\n"Two.\nThree.\nFour.')
+    with pytest.raises(DataError, match=r"a\.csv, line 3: .*`--clean bad_lines=skip`"):
+        read(path)
+    counts = Counts()
+    assert read(path, SKIP, counts) == ["One.", "Three.", "Four."]
+    assert counts.bad_lines == 1
+
+
 def test_csv_row_of_another_width_is_named_or_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"id,text\n1,One.\n2,Two.,more\n3,Three.")
     with pytest.raises(DataError, match=r"a\.csv, line 3: 3 columns where the header has 2"):

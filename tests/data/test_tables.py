@@ -80,6 +80,45 @@ def test_a_tab_is_the_delimiter_before_more_frequent_marks(line: str) -> None:
     assert columns[0] == "id"
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize(
+    ("lines", "bad"),
+    [
+        (["a", '"b', "c", "d"], [3]),
+        (["a", '"b', "c", 'said "x" to'], [3]),
+        (["a", "b", '"c'], [4]),
+        (['"a', '"b', "c", '"d'], [2, 3, 5]),
+        (['"a', 'b"', "c", '"d'], [5]),
+    ],
+)
+def test_only_the_line_of_an_unclosed_quote_is_lost(lines: list[str], bad: list[int], end: str) -> None:
+    skipped: list[str] = []
+    text = "\n".join(["text", *lines]) + end
+    _, rows = delimited_rows(text.splitlines(keepends=True), "a.csv", lambda line: skipped.append(line.location))
+    kept = [row.cells["text"] for row in rows]
+    assert skipped == [f"a.csv, line {number}" for number in bad]
+    assert [part for text in kept for part in str(text).split("\n")] == [
+        line.strip('"') for number, line in enumerate(lines, 2) if number not in bad
+    ]
+
+
+def test_misplaced_quotes_of_one_line_are_read_unless_strict() -> None:
+    lines = ["text\tid\n", '"a "great" film\t1\n', '"so" it goes\t2\n']
+    _, rows = delimited_rows(lines, "a.tsv", refuse_line)
+    assert [row.cells["id"] for row in rows] == ["1", "2"]
+    skipped: list[str] = []
+    _, rows = delimited_rows(lines, "a.tsv", lambda line: skipped.append(line.location), strict=True)
+    assert not list(rows)
+    assert skipped == ["a.tsv, line 2", "a.tsv, line 3"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.txt", "a.jsonl"])
+def test_line_ends_may_be_carriage_returns_alone(tmp_path: Path, name: str) -> None:
+    lines = {"a.csv": ["text,id", "one,1", "two,2"], "a.txt": ["one", "two"], "a.jsonl": ['"one"', '"two"']}[name]
+    (path := tmp_path / name).write_bytes("\r".join([*lines, ""]).encode())
+    assert read_texts(path) == ["one", "two"]
+
+
 def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
     records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": ""}], "texts")
 

@@ -128,7 +128,10 @@ def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) 
         if len(line) > MAX_LINE_BYTES:
             skip_long_line(stream, name, number, on_bad_line)
             line = b"\n"
-        yield line
+        if number == 1 and not line.endswith(b"\n"):
+            yield from line.splitlines(keepends=True)  # The whole file: its line ends may be CR alone.
+        else:
+            yield line
 
 
 def decoded_lines(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[str]:

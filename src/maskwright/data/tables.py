@@ -5,10 +5,12 @@ usual name is used, which the caller prints.
 """
 
 import csv
-from collections import Counter
+import io
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -167,6 +169,7 @@ def delimited_rows(
     *,
     delimiter: str | None = None,
     quoted: bool = True,
+    strict: bool = False,
     has_header: Callable[[Sequence[str]], bool] = lambda first: True,
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
     """Return the columns of a delimited file and its rows, which are read as they are used.
@@ -176,7 +179,8 @@ def delimited_rows(
     Args:
         lines: With line ends, if `quoted`.
         delimiter: A space separates only the first column from the rest of the line. None: `guess_delimiter`.
-        quoted: Whether double quotes may enclose fields.
+        quoted: Whether double quotes may enclose fields. Rows of several lines that are not CSV are reported.
+        strict: Whether rows of one line that are not CSV are reported too; otherwise they are read as far as possible.
         has_header: Whether the fields of the first line are the names of the columns.
     """
     lines, head = iter(lines), list[str]()
@@ -185,7 +189,7 @@ def delimited_rows(
         if line.strip():
             break
     delimiter = delimiter or guess_delimiter(head[-1] if head else "")
-    read = _quoted_fields if quoted else _plain_fields
+    read = partial(_quoted_fields, strict=strict) if quoted else _plain_fields
     fields = read(chain(head, lines), name, delimiter, on_bad_line)
     start = next((row for row in fields if any(map(str.strip, row[2]))), None)
     if start is None:
@@ -210,20 +214,38 @@ def _plain_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: 
             yield number, number, line.split(delimiter, 1 if delimiter == " " else -1)
 
 
-def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: OnBadLine) -> _Fields:
+def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: OnBadLine, *, strict: bool) -> _Fields:
+    rest, again, read = iter(lines), deque[str](), list[str]()
+
+    def next_lines() -> Iterator[str]:
+        while (line := again.popleft() if again else next(rest, None)) is not None:
+            read.append(line)
+            yield line
+
     with long_fields():
-        reader = csv.reader(lines, delimiter=delimiter)
+        reader, first = csv.reader(next_lines(), delimiter=delimiter, strict=True), 1
         while True:
-            line = reader.line_num + 1
+            read.clear()
             try:
                 fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                on_bad_line(BadLine(f"{name}, line {line}", f"not CSV ({error})"))
-                continue
+                if strict or len(read) > 1 or "end of data" in str(error):
+                    fields = []
+                    below = f", {pluralize(len(read) - 1, 'line')} below" if len(read) > 1 else ""
+                    problem = f"a quoted field is not valid CSV ({error}{below})"
+                    hint = 'Close it, and write quotes within it as ""'
+                    on_bad_line(BadLine(f"{name}, line {first}", problem, hint))
+                    # If the quotation mark is a mistake, the lines below are rows.
+                    again.extendleft(reversed(read[1:]))
+                    del read[1:]
+                    reader = csv.reader(next_lines(), delimiter=delimiter, strict=True)
+                else:
+                    fields = next(csv.reader(read, delimiter=delimiter))
             if fields:
-                yield line, reader.line_num, fields
+                yield first, first + len(read) - 1, fields
+            first += len(read)
 
 
 def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, on_bad_line: OnBadLine) -> Iterator[Row]:
@@ -240,15 +262,11 @@ def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, o
             on_bad_line(BadLine(location, problem))
 
 
-def quotes_enclose_fields(lines: Iterable[str], delimiter: str) -> bool:
-    """Return whether double quotes enclose fields: whether all of the text is valid CSV."""
-    with long_fields():
-        try:
-            for _ in csv.reader(lines, delimiter=delimiter, strict=True):
-                pass
-        except csv.Error:
-            return False
-    return True
+def malformed_rows(text: str, name: str, delimiter: str) -> list[BadLine]:
+    """Return the first lines of rows that are not CSV."""
+    bad: list[BadLine] = []
+    deque(_quoted_fields(io.StringIO(text, newline=""), name, delimiter, bad.append, strict=True), maxlen=0)
+    return bad
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """Texts and pairs with labels: GLUE's files as published, and whatever users bring."""
 
+import csv
+import io
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -168,6 +171,34 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path):
     file = read(tmp_path, "a.csv", "text,label\n" + "\n".join(lines), options=ReadOptions(quoting="csv"))
     assert len(file.examples) >= 250
     assert any("line 252" in skip.location for skip in file.skipped)
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
+@pytest.mark.parametrize("broken", ['"a "great", film","pos"', '"a film, cut', '"a "great" film, cut'])
+@pytest.mark.parametrize("place", [0, 40, 99])
+def test_a_malformed_row_of_a_quoted_file_is_skipped(tmp_path, quoting, broken, place):
+    expected = [(f"it 's a journey , {n}", "pos" if n % 2 else "neg") for n in range(99)]
+    (out := io.StringIO()).write("text,label\n")
+    csv.writer(out, quoting=quoting, lineterminator="\n").writerows(expected)
+    lines = out.getvalue().splitlines()
+    lines.insert(1 + place, broken)
+    file = read(tmp_path, "a.csv", "\n".join(lines))
+    assert rows(file) == expected
+    assert [line for line, _ in reasons(file)] == [f"line {2 + place}"]
+    assert "--read quoting=none" in file.notes[0]
+
+
+def test_quotes_that_are_mostly_malformed_are_part_of_the_texts(tmp_path):
+    """As in MRPC; a note names the first of them."""
+    texts = ['"No," he said', "\"We won't", '"Never"', 'a 5" screen'] * 5
+    file = read(tmp_path, "a.tsv", "text\tlabel\n" + "".join(f"{text}\t{n % 2}\n" for n, text in enumerate(texts)))
+    assert [example.texts[0] for example in file.examples] == texts
+    assert "first at line 2;" in file.notes[0]
+
+
+def test_line_ends_may_be_carriage_returns_alone(tmp_path):
+    text = 'text,label\rgood 1,pos\r"bad, 2",neg\r'
+    assert rows(read(tmp_path, "a.csv", text)) == [("good 1", "pos"), ("bad, 2", "neg")]
 
 
 @pytest.mark.parametrize(

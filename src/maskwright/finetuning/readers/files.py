@@ -43,13 +43,17 @@ def load_bytes(path: Path) -> bytes:
 
 
 def load_text(path: Path, encoding: str | None = None) -> str:
-    """Return the text of a file without byte order mark. Without `encoding`: UTF-8, or UTF-16 with a mark."""
+    """Return the text of a file without byte order mark. Without `encoding`: UTF-8, or UTF-16 with a mark.
+
+    Line ends that are CR alone become line feeds.
+    """
     data = load_bytes(path)
     if encoding is None and not data.startswith(UTF_16_MARKS):
         refuse_utf_16(data[:START_BYTES], str(path))
     codec = encoding or ("utf-16" if data.startswith(UTF_16_MARKS) else "utf-8")
     try:
-        return data.decode(codec).removeprefix("\ufeff")
+        text = data.decode(codec).removeprefix("\ufeff")
+        return text if "\n" in text else text.replace("\r", "\n")
     except LookupError as error:
         raise DataError(
             f"unknown encoding {encoding!r}", allowed="utf-8, gb18030, big5, cp1252, utf-16 and others of Python's"

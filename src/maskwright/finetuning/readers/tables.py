@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError, suggestion
-from maskwright.core.text.amounts import listed
+from maskwright.core.text.amounts import listed, pluralize
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.tables import (
     TEXT_COLUMNS,
@@ -17,8 +17,8 @@ from maskwright.data.tables import (
     delimited_rows,
     guess_delimiter,
     json_records,
+    malformed_rows,
     open_parquet,
-    quotes_enclose_fields,
     refuse_repeated,
 )
 from maskwright.finetuning.examples import E, ExampleFile
@@ -69,6 +69,11 @@ Columns of texts are guessed in `texts`.
 """
 COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns")
 """Fields of `ReadOptions` that name columns."""
+_MOST_MALFORMED = 0.2
+"""Of the lines in which a field begins with a double quote: share of malformed rows up to which quotes enclose fields.
+
+In GLUE's files, whose quotes are part of the texts, it is 0.9.
+"""
 _MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 
 
@@ -223,16 +228,24 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
     read_as: dict[str, Any] = {}
     delimiter = options.delimiter or guess_delimiter(next((line for line in lines_of(text) if line.strip()), ""))
     quoted = options.quoting == "csv"
-    if options.quoting is None and '"' in text and delimiter != " ":
-        quoted = quotes_enclose_fields(io.StringIO(text, newline=""), delimiter)
+    begun = sum(line.startswith('"') or f'{delimiter}"' in line for line in lines_of(text))
+    if options.quoting is None and begun and delimiter != " ":
+        bad = malformed_rows(text, str(path), delimiter)
+        quoted = len(bad) <= _MOST_MALFORMED * begun
         read_as["quoting"] = "csv" if quoted else "none"
-        notes.append(f"double quotes {'enclose texts, as in CSV' if quoted else 'are part of the texts'}")
+        note = f"double quotes {'enclose texts, as in CSV' if quoted else 'are part of the texts'}"
+        if bad:
+            first = bad[0].location.rpartition(", ")[2]
+            note += f" ({pluralize(len(bad), 'row')} not CSV, first at {first}; "
+            note += f"to change: --read quoting={'none' if quoted else 'csv'})"
+        notes.append(note)
     columns, rows = delimited_rows(
         io.StringIO(text, newline="") if quoted else lines_of(text),
         str(path),
         skips.report,
         delimiter=delimiter,
         quoted=quoted,
+        strict=True,
         has_header=lambda first: _has_header(first, options),
     )
     kept = [row for row in rows if any(str(value).strip() for value in row.cells.values())]
