@@ -51,6 +51,22 @@ def test_labels_are_named_by_hand_where_they_differ(bert_folder, tmp_path):
         assert (done.task, done.metrics) == ("classification", {"accuracy": accuracy(list(names), values)})
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "location"),
+    [
+        ("dev.csv", "text,label\nx,a\ny,c\n", "line 3"),
+        ("dev.csv", "id,text,label\n7,x,a\n8,y,c\n", "example 8"),
+        ("dev.jsonl", '{"text": "x", "label": "a"}\n\n{"text": "y", "label": "c"}\n', "line 3"),
+        ("dev.json", '[{"text": "x", "label": "a"}, {"text": "y", "label": "c"}]', "record 2"),
+    ],
+)
+def test_an_unknown_label_is_located_by_line_or_id(bert_folder, tmp_path, name, text, location):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    with pytest.raises(DataError, match=f"{name}, {location}: unknown label 'c'"):
+        evaluate(model, file=tmp_path / name, reporter=Reporter())
+
+
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
     [pair] = predict(out, ("the cat", "the dog"), reporter=Reporter())

@@ -209,7 +209,7 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
 
 def check_measurable(file: ExampleFile[Any], task: Task, *, training: bool = False) -> None:
     """Raise `DataError` naming the first example that cannot be evaluated, or trained on. Called before training."""
-    lacking = [example.key for example in file.examples if not example.is_labeled]
+    lacking = [example.location for example in file.examples if not example.is_labeled]
     if lacking:
         raise DataError(
             f"{file.name}: {len(lacking)} of {len(file.examples)} examples have no label, the first is {lacking[0]}",
