@@ -19,6 +19,7 @@ from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference.long_texts import TruncationWarning, UntrainedLength
 from maskwright.reporting.reporter import Reporter
+from tests.recording import Recorder
 
 
 def saved(model, task, folder, *, names_task=True):
@@ -65,6 +66,17 @@ def test_an_unknown_label_is_located_by_line_or_id(bert_folder, tmp_path, name, 
     model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     with pytest.raises(DataError, match=f"{name}, {location}: unknown label 'c'"):
         evaluate(model, file=tmp_path / name, reporter=Reporter())
+
+
+def test_tags_that_training_lacks_are_named_and_count_as_missed(bert_folder, tmp_path):
+    file = tmp_path / "dev.jsonl"
+    file.write_text('{"tokens": ["the", "cat"], "tags": ["O", "B-FOO"]}\n' * 3, encoding="utf-8")
+    task = Tagging(labels=("O", "B-PER"), entities=True, metrics=("recall",))
+    with Recorder() as reporter:
+        done = evaluate(built(bert_folder, task, seed=3, max_length=32), file=file, reporter=reporter)
+    assert done.metrics == {"recall": 0}
+    assert done.by_class["FOO"]["examples"] == 3
+    assert reporter.on("file", "B-FOO 3")
 
 
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path):

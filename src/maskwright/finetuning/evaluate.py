@@ -17,7 +17,7 @@ from maskwright.core.storage.files import refuse_overwrite
 from maskwright.core.types import IntArray
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
-from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
+from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file, unknown_tags
 from maskwright.finetuning.model.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data, sources_of
@@ -103,6 +103,8 @@ def evaluate(
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
+        if warning := unknown_tags(examples.examples, task):
+            reporter.message("file", warning)
         layout = choose_layout(loaded, max_length, windows, name_of(model))
         predictions = predict_examples(loaded, encoder, examples.examples, reporter.stage, layout)
         if out is not None:
