@@ -9,6 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import maskwright
+from maskwright.core.errors import DataError
 from maskwright.core.storage.files import write_json
 from maskwright.inference.texts import gather
 from maskwright.recipes.catalog import get
@@ -197,6 +198,23 @@ def test_embed_checks_the_output_file_first(run, bert_folder, tmp_path, monkeypa
     code, _, err = run("embed", bert_folder, "a", "--out", tmp_path / "file" / "v.npy")
     assert code == 2
     assert "cannot write" in err
+
+
+@pytest.mark.parametrize("command", ["fill-mask", "detect", "embed", "predict", "evaluate"])
+def test_an_input_is_not_overwritten(run, folders, tmp_path, command):
+    text = '{"text": "the [MASK] sat", "label": "a"}\n'
+    file, link = tmp_path / ("file.npy" if command == "embed" else "file.jsonl"), tmp_path / "link.jsonl"
+    file.write_text(text, encoding="utf-8")
+    link.symlink_to(file)
+    # The model does not matter: it is refused before the model is read.
+    folder = folders.get(command, folders["embed"])
+    for source in (file, link):
+        code, _, err = run(command, folder, "--file", source, "--out", file)
+        assert (code, "overwritten" in err) == (2, True)
+    assert file.read_text(encoding="utf-8") == text
+    if command in folders:
+        with pytest.raises(DataError, match="overwritten"):
+            getattr(maskwright, command.replace("-", "_"))(folder, file=link, out=file)
 
 
 def test_functions_without_a_text_are_errors(bert_folder):

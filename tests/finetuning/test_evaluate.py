@@ -19,6 +19,7 @@ from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference.long_texts import TruncationWarning, UntrainedLength
 from maskwright.reporting.reporter import Reporter
+from tests.recording import Recorder
 
 
 def saved(model, task, folder, *, names_task=True):
@@ -49,6 +50,33 @@ def test_labels_are_named_by_hand_where_they_differ(bert_folder, tmp_path):
         done = evaluate(out, file=file, read=[read], out=tmp_path / "x.jsonl", reporter=Reporter())
         values = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
         assert (done.task, done.metrics) == ("classification", {"accuracy": accuracy(list(names), values)})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "location"),
+    [
+        ("dev.csv", "text,label\nx,a\ny,c\n", "line 3"),
+        ("dev.csv", "id,text,label\n7,x,a\n8,y,c\n", "example 8"),
+        ("dev.jsonl", '{"text": "x", "label": "a"}\n\n{"text": "y", "label": "c"}\n', "line 3"),
+        ("dev.json", '[{"text": "x", "label": "a"}, {"text": "y", "label": "c"}]', "record 2"),
+    ],
+)
+def test_an_unknown_label_is_located_by_line_or_id(bert_folder, tmp_path, name, text, location):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    with pytest.raises(DataError, match=f"{name}, {location}: unknown label 'c'"):
+        evaluate(model, file=tmp_path / name, reporter=Reporter())
+
+
+def test_tags_that_training_lacks_are_named_and_count_as_missed(bert_folder, tmp_path):
+    file = tmp_path / "dev.jsonl"
+    file.write_text('{"tokens": ["the", "cat"], "tags": ["O", "B-FOO"]}\n' * 3, encoding="utf-8")
+    task = Tagging(labels=("O", "B-PER"), entities=True, metrics=("recall",))
+    with Recorder() as reporter:
+        done = evaluate(built(bert_folder, task, seed=3, max_length=32), file=file, reporter=reporter)
+    assert done.metrics == {"recall": 0}
+    assert done.by_class["FOO"]["examples"] == 3
+    assert reporter.on("file", "B-FOO 3")
 
 
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path):

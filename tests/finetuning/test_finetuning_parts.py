@@ -1,6 +1,7 @@
 """The small parts of fine-tuning: early stopping, rates by layer, holding out, labels, command-line arguments."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,15 @@ def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
 def test_a_share_of_the_score_is_stated_only_of_what_is_averaged(dev, task, warning):
     ((_, actual),) = data_warnings({"train": [], "dev": dev}, task=task)
     assert actual.startswith(warning)
+
+
+def test_tags_that_training_lacks_are_a_warning():
+    task = Tagging(labels=("B-A", "O"), entities=True, metrics=("f1",))
+    dev = [replace(tagged(str(n), "b"), tags=("B-X" if n < 2 else "B-A", "O")) for n in range(60)]
+    ((part, warning),) = data_warnings({"train": [], "dev": dev, "test": [tagged(*"ab")] * 60}, task=task)
+    assert part == "dev"
+    assert "B-X 2" in warning
+    assert "B-A" not in warning
 
 
 def test_a_different_label_for_every_example_is_a_warning():

@@ -103,6 +103,8 @@ def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, P
     actual = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
     np.testing.assert_allclose(actual, expected[0], atol=1e-5)
     assert client.post("/v1/embeddings", json={**body, "dimensions": expected.shape[1] + 1}).status_code == 400
+    first = client.post("/v1/embeddings", json={"input": list(TEXTS)}).json()
+    assert (first["model"], first["data"]) == (content["model"], content["data"])
     for ids in ([[1, 2]], [1, 2]):
         refused = client.post("/v1/embeddings", json={**body, "input": ids})
         assert refused.status_code == 422

@@ -13,13 +13,14 @@ import torch
 from maskwright.checkpoints.location import locate
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import DataError, MaskwrightError
+from maskwright.core.storage.files import refuse_overwrite
 from maskwright.core.types import IntArray
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
-from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
+from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file, unknown_tags
 from maskwright.finetuning.model.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.predictions import check_output, write_predictions
-from maskwright.finetuning.readers import Data
+from maskwright.finetuning.readers import Data, sources_of
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.results import Evaluation as Evaluation
 from maskwright.finetuning.tasks.base import Prediction, Scores
@@ -81,6 +82,7 @@ def evaluate(
     """
     if out is not None:
         check_output(Path(out))
+        refuse_overwrite(out, sources_of(file, "file"))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
         if out is not None:
@@ -101,6 +103,8 @@ def evaluate(
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
+        if warning := unknown_tags(examples.examples, task):
+            reporter.message("file", warning)
         layout = choose_layout(loaded, max_length, windows, name_of(model))
         predictions = predict_examples(loaded, encoder, examples.examples, reporter.stage, layout)
         if out is not None:

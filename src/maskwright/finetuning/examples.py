@@ -10,16 +10,27 @@ from maskwright.core.text.amounts import pluralize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextExample:
-    """One text, a pair, or a triplet (embedding).
+class _Keyed:
+    """An example with a key: an id from the file, else the number of the (first) line or record.
 
-    `label` is the name of a class, a number (regression, similarity), the names of classes (multi-label), or None.
-    In all classes `key` is an id from the file, else the number of the (first) line or record; `is_labeled` says
-    whether the answer is known; `content` is what the example holds besides key and answer; `shown` is its text for
-    display.
+    `key_word` is "line", "record" or "question" where the key is the number or id of one, else "example"; `location` is
+    for messages. Of the subclasses, `is_labeled` says whether the answer is known; `content` is what the example holds
+    besides key and answer; `shown` is its text for display.
     """
 
     key: str
+    key_word: str = field(default="example", repr=False, compare=False)
+
+    location = property(lambda self: f"{self.key_word} {self.key}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextExample(_Keyed):
+    """One text, a pair, or a triplet (embedding).
+
+    `label` is the name of a class, a number (regression, similarity), the names of classes (multi-label), or None.
+    """
+
     texts: tuple[str, ...]
     label: Any
 
@@ -29,13 +40,12 @@ class TextExample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedExample:
+class TaggedExample(_Keyed):
     """One sentence of words (or of characters), each with a tag such as "B-PER".
 
     `tags` is None without tags; `text` is the running text that was split into words, None if the input was words.
     """
 
-    key: str
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     text: str | None = field(default=None, repr=False)
@@ -57,13 +67,12 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionExample:
+class QuestionExample(_Keyed):
     """A question about a context that may or may not contain the answer.
 
     `answers` is empty for unanswerable questions and in test files; `is_impossible`: the file says unanswerable.
     """
 
-    key: str
     question: str
     context: str
     answers: tuple[Answer, ...]
@@ -75,14 +84,13 @@ class QuestionExample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceExample:
+class ChoiceExample(_Keyed):
     """A question with two or more options, one of which is right.
 
     `context` and `question` may be empty, and the options may complete the question (SWAG). `label` is the index of the
     right option, None in test files.
     """
 
-    key: str
     context: str
     question: str
     options: tuple[str, ...]

@@ -14,7 +14,16 @@ from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
-from maskwright.finetuning.examples import E, Example, ExampleFile, SkippedRow, TextExample, has_labels, summary_of
+from maskwright.finetuning.examples import (
+    E,
+    Example,
+    ExampleFile,
+    SkippedRow,
+    TaggedExample,
+    TextExample,
+    has_labels,
+    summary_of,
+)
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of
@@ -196,10 +205,8 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
     """Report what was read: number of examples, classes, guesses, skipped rows with the most frequent reasons."""
     labels = [example.label for example in file.examples if isinstance(example, TextExample)]
     sets = [(label,) if isinstance(label, str) else label for label in labels if isinstance(label, str | tuple)]
-    counts = Counter(label for each in sets for label in each).most_common()
-    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
-    more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
-    classes = f" ({shown}{more})" if counts else ""
+    counts = Counter(label for each in sets for label in each)
+    classes = f" ({_frequent(counts)})" if counts else ""
     reporter.message(part, f"{pluralize(len(file.examples), 'example')} from {file.name}{classes}")
     for note in file.notes:
         reporter.message("", note)
@@ -207,9 +214,25 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
         reporter.message("skipped", f"{pluralize(len(file.skipped), 'row')}: {summary_of(file.skipped)}")
 
 
+def _frequent(counts: Counter[str]) -> str:
+    shown = ", ".join(f"{label} {count:,}" for label, count in counts.most_common(_LABELS_SHOWN))
+    return shown + (f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else "")
+
+
+def unknown_tags(examples: Sequence[Example], task: Task | None) -> str:
+    """Return the warning about tags that the model never predicts, since training had none; empty without such tags.
+
+    They are no error as unknown classes are: entity types that only the test file has are usual.
+    """
+    tags = (tag for each in examples if isinstance(each, TaggedExample) for tag in each.tags or ())
+    unknown = Counter(tag for tag in tags if task and tag not in task.labels)
+    listed = f"{_frequent(unknown)}; are they spelled as in the training file?"
+    return f"tags that the model lacks and never predicts, by number of words: {listed}" if unknown else ""
+
+
 def check_measurable(file: ExampleFile[Any], task: Task, *, training: bool = False) -> None:
     """Raise `DataError` naming the first example that cannot be evaluated, or trained on. Called before training."""
-    lacking = [example.key for example in file.examples if not example.is_labeled]
+    lacking = [example.location for example in file.examples if not example.is_labeled]
     if lacking:
         raise DataError(
             f"{file.name}: {len(lacking)} of {len(file.examples)} examples have no label, the first is {lacking[0]}",
@@ -243,7 +266,7 @@ def report_truncated(
 
 
 def data_warnings(parts: Mapping[str, Sequence[Example]], *, task: Task | None = None) -> Iterator[tuple[str, str]]:
-    """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
+    """Yield (part, warning): inputs also in an earlier part (data leakage), small parts, distinct labels, unknown tags.
 
     `parts` begin with the training examples. Texts are equal if all characters are (`content` of the examples).
     Examples have no fixed share of a correlation or F1, nor of an unknown score (no `task`). Rerankers are scored by
@@ -271,6 +294,7 @@ def data_warnings(parts: Mapping[str, Sequence[Example]], *, task: Task | None =
             warnings.append(
                 f"{len(set(classes)):,} different labels in {len(inputs):,} examples: is --label the right column?"
             )
+        warnings += filter(None, [unknown_tags(examples, task)])
         if warnings:
             yield part, "; ".join(warnings)
 

@@ -41,7 +41,7 @@ def fill_mask(
         out: Write the results to this .jsonl file, one line per text.
         device, precision: As for `load`.
     """
-    gathered = gather(texts, file, column)
+    gathered = gather(texts, file, column, out=out)
     filled = _loaded(model, device, precision).fill_mask(gathered, top_k=top_k)
     if out is not None:
         write_json_lines(Path(out).expanduser(), filled_to_json(gathered, filled))
@@ -74,7 +74,7 @@ def detect(
         threshold: Probability above which a token is marked.
         device, precision: As for `load`.
     """
-    gathered = gather(texts, file, column)
+    gathered = gather(texts, file, column, out=out)
     detections = _loaded(model, device, precision).detect(gathered, threshold=threshold)
     if out is not None:
         write_json_lines(Path(out).expanduser(), map(asdict, detections))
@@ -112,7 +112,7 @@ def embed(
         dimensions: Keep this many leading dimensions of each vector, before it is scaled. Default: all.
         device, precision: As for `load`.
     """
-    gathered = gather(texts, file, column)
+    gathered = gather(texts, file, column, out=out)
     loaded = _loaded(model, device, precision)
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(Path(out).expanduser()) if out is not None else contextlib.nullcontext() as temporary:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
-from maskwright.core.storage.files import open_file, write_text
+from maskwright.core.storage.files import open_file, refuse_overwrite, write_text
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import COMPRESSIONS, decoded_lines, decompressed, reading, refuse_line
 from maskwright.data.tables import (
@@ -71,12 +71,16 @@ def gather(
     file: Path | str | None,
     column: str | None = None,
     on_column: OnColumn = lambda name: None,
+    *,
+    out: Path | str | None = None,
 ) -> list[str]:
-    """Return the given texts, then those of a file (`read_texts`).
+    """Return the given texts, then those of a file (`read_texts`); `out` is the file that will be written.
 
     `texts` are a text, several, or a column of a table in memory (`records_of`). Raises DataError if they are something
-    else, there are none, or one contains a lone surrogate, which no tokenizer accepts.
+    else, there are none, or one contains a lone surrogate, which no tokenizer accepts; or if `out` is the file.
     """
+    if out is not None:
+        refuse_overwrite(out, [file])
     from_file = [] if file is None else read_texts(file, column, on_column)
     gathered = [*_in_memory(texts, column, on_column), *from_file]
     for number, text in enumerate(gathered, start=1):

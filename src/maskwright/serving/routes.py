@@ -110,7 +110,7 @@ class OpenAIBody(BaseModel):
     Clients cut texts into the tokens of OpenAI's models, whose ids are other tokens of this one.
     """
 
-    model: str
+    model: ModelName = None
     input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int | None, Field(ge=1)] = None

@@ -372,5 +372,5 @@ def test_what_cannot_be_is_refused(tokenizers):
         features_of(QuestionAnswering(), [lost], tokenizer, training=True)
     with pytest.raises(DataError, match="are too short"):
         features_of(QuestionAnswering(), [lost], tokenizer, 4)
-    with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
+    with pytest.raises(DataError, match=r"example 17 has no answer.*squad_v2"):
         QuestionAnswering().check([unanswerable])

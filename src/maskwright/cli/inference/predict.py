@@ -9,6 +9,7 @@ from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import print_warnings
+from maskwright.core.storage.files import refuse_overwrite
 
 _SHOWN = 80
 """Characters of a text in the table."""
@@ -32,6 +33,8 @@ def command(
     from maskwright.finetuning.predict import predict, split_inputs
 
     inputs, files = split_inputs(texts or [], arguments.pop("file") or [])
+    if out:
+        refuse_overwrite(out, files)
     with print_warnings():
         predictions = predict(**arguments, inputs=inputs, file=files)
     if out:

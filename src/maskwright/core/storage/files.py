@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,6 +60,14 @@ def check_writable(folder: Path) -> None:
         existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"\n")
+
+
+def refuse_overwrite(out: Path | str, inputs: Iterable[object]) -> None:
+    """Raise DataError if a file to be written is one of the inputs, also through a link; only paths are compared."""
+    out = Path(out).expanduser()
+    for path in (Path(each).expanduser() for each in inputs if isinstance(each, str | Path)):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise DataError(f"{out} is the input file {path}; it would be overwritten", hint="Choose another --out.")
 
 
 def mark_in_use(folder: Path, descriptor: int) -> None:

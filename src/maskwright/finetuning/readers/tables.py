@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +146,8 @@ class Table:
         used = [name for names in columns.values() for name in as_names(names or ())]
         refuse_repeated(self.columns, used, self.name)
         key = self._key(used)
+        numbered = "" if key or not self.rows else self.rows[0].location.removesuffix(f" {self.rows[0].key}")
+        key_word = next((word for word in ("line", "record", "question") if numbered.endswith(f" {word}")), "example")
         made: list[E] = []
         for row in self.rows:
             try:
@@ -153,7 +155,7 @@ class Table:
             except ValueError as error:
                 self.skips.add(row.location, str(error))
             else:
-                made += [] if example is None else [example]
+                made += [] if example is None else [replace(example, key_word=key_word)]
         return ExampleFile(
             name=self.name,
             examples=tuple(made),

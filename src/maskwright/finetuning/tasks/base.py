@@ -174,13 +174,13 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:
-    """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
+    """Return the error for a label that the task does not have; `where` is "line 3", or a field."""
     return unknown_name(DataError, what, str(label), labels, f"{where}: ")
 
 
-def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError:
+def unmapped_label(where: str, label: str, labels: Sequence[str]) -> DataError:
     """Return the error for an example whose label the task does not have, with the `--read` setting that maps it."""
-    error = unknown_label(f"example {example}", label, labels)
+    error = unknown_label(where, label, labels)
     # Quoted, since YAML reads some labels as other values.
     # A number is the index of a class in many files.
     by_index = labels[int(label)] if label.isdecimal() and int(label) < len(labels) else "LABEL"

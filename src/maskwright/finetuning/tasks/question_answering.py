@@ -387,6 +387,6 @@ class QuestionAnswering(Task):
         for example in examples:
             if example.is_impossible and not self.impossible:
                 raise DataError(
-                    f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
+                    f"{example.location} has no answer, but every question scored by {self.metric!r} has one",
                     hint='Set metric to "squad_v2", or leave such questions out.',
                 )

@@ -56,7 +56,7 @@ class Reranking(TextTask):
     def target(self, example: TextExample) -> float:
         if not 0 <= example.label <= 1:
             raise DataError(
-                f"example {example.key}: the relevance is {example.label}",
+                f"{example.location}: the relevance is {example.label}",
                 allowed="a number from 0 to 1, where the document is relevant from 0.5 on",
             )
         return float(example.label)

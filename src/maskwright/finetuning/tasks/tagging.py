@@ -156,7 +156,7 @@ class Tagging(Task):
             assert example.tags is not None
             for tag in example.tags:
                 if tag not in numbers:
-                    raise unknown_label(f"example {example.key}", tag, self.labels, "tag")
+                    raise unknown_label(example.location, tag, self.labels, "tag")
                 targets.append(numbers[tag])
         return np.array(targets, dtype=np.int64)
 
@@ -252,7 +252,7 @@ class Tagging(Task):
             try:
                 entities_of(example.tags or ())
             except DataError as error:
-                raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
+                raise DataError(f"{example.location}: {error.problem}", allowed=error.allowed) from None
 
 
 def how_joined(examples: Sequence[TaggedExample]) -> Joined:

@@ -158,7 +158,7 @@ class Classification(TextTask):
     def target(self, example: TextExample) -> int:
         name = example.label
         if name not in self.labels:
-            raise unmapped_label(example.key, name, self.labels)
+            raise unmapped_label(example.location, name, self.labels)
         return self.labels.index(name)
 
     def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
@@ -314,7 +314,7 @@ class MultiLabel(TextTask):
         names = example.label
         for name in names:
             if name not in self.labels:
-                raise unmapped_label(example.key, name, self.labels)
+                raise unmapped_label(example.location, name, self.labels)
         return [label in names for label in self.labels]
 
     def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
