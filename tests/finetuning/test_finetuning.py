@@ -270,6 +270,18 @@ def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder, tmp_pat
     assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 
 
+def test_texts_that_the_tokenizer_does_not_know_are_warned_of(bert_folder, tmp_path):
+    existing, recorders = open_existing(str(bert_folder)), {"the cat sat": Recorder(), "兰州公交集团": Recorder()}
+    for text, recorder in recorders.items():
+        rows = [{"text": text, "label": label} for label in ("a", "b")]
+        request = LabeledRequest.of(task="classification", files={"train": rows, "dev": rows}, columns={})
+        make_plan(existing, request, recorder)
+    assert [len(recorder.on("warning", "unknown to the model's tokenizer")) for recorder in recorders.values()] == [
+        0,
+        1,
+    ]
+
+
 def test_targets_of_a_benchmark_are_not_standardized(bert_folder):
     rows = [{"sentence1": "the cat", "sentence2": "a dog", "score": score} for score in (1.0, 4.0)]
     files, existing = {"train": rows, "dev": rows}, open_existing(str(bert_folder))

@@ -23,6 +23,7 @@ from maskwright.core.errors import CheckpointError, DataError, DivergenceError, 
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.storage.checksums import compare_files, damaged_files, read_record, write_record
 from maskwright.core.storage.files import atomic_path, check_writable, checksum
+from maskwright.data.tokenizers.tokenizer import MANY_UNKNOWN
 from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
@@ -332,6 +333,12 @@ def make_plan(
         settings, more = fit_length_to_texts(settings, lengths, existing.max_length, fixed)
         choices += more
     data = training_data(existing, task, settings, train, dev)
+    if (unknown := float((data.train.ids == existing.tokenizer.special_tokens.unk).mean())) > MANY_UNKNOWN:
+        reporter.message(
+            "warning",
+            f"{unknown:.0%} of the training texts' tokens are unknown to the model's tokenizer; choose a model of this "
+            "language and script",
+        )
     if not as_published:
         settings, more = fit_training(
             settings,

@@ -26,6 +26,8 @@ from maskwright.data.tokenizers.files import ROLES, read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
 from maskwright.data.tokenizers.word_starts import PieceWords, without_starts_at_marks
 
+MANY_UNKNOWN = 0.05
+"""Share of unknown tokens above which training warns."""
 _LOWERCASING = ("Lowercase", "BertNormalizer")
 
 

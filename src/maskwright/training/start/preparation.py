@@ -26,7 +26,7 @@ from maskwright.data.shards.corpus import TOKENIZER
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.sources.arguments import Source, resolve_sources
-from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.tokenizer import MANY_UNKNOWN, Tokenizer
 from maskwright.data.tokenizers.training import MARKS_KEPT, train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
@@ -59,8 +59,6 @@ _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
 _FEW_SPANS = 0.03
 """Below this share of the tokens in spans of a kind, a stage of masking that selects them is warned of."""
-_MANY_UNKNOWN = 0.05
-"""Share of unknown tokens above which a run warns."""
 _FEW_PAIRS = 0.05
 """Below this share of documents with two sentences or more, objectives about pairs of texts are warned of. A choice,
 not measured."""
@@ -418,7 +416,7 @@ def _tokenize(
         + (", combining marks kept" if tokenizer.lowercase and not tokenizer.strips_accents else "")
         + _took(begun),
     )
-    if unknown > _MANY_UNKNOWN:
+    if unknown > MANY_UNKNOWN:
         reporter.message(
             "warning",
             f"{unknown:.0%} of the text's tokens are unknown to the tokenizer; train one (leave out --tokenizer or "
