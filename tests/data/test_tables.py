@@ -1,6 +1,7 @@
 """Tables in memory become rows of plain values, whatever library holds them."""
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.files import refuse_line
+from maskwright.data import tables
+from maskwright.data.files import BadLine, refuse_line
 from maskwright.data.tables import column_texts, delimited_rows, records_of, text_column, usual_text_column
 from maskwright.inference.texts import read_texts
 
@@ -142,3 +144,29 @@ def test_usual_names_of_text_columns_match_in_any_case_and_exact_ones_first() ->
     assert text_column(["Title", "Text"], ["Title", "Text"], None, "the table", "{}") == "Text"
     assert usual_text_column(["Text", "Content", "content"]) == "content"
     assert usual_text_column(["Title"]) is None
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_return_within_a_row_is_a_bad_line(strict: bool) -> None:
+    bad: list[BadLine] = []
+    lines = ["text\n", "first\rsecond\n", "third\n"]
+    _, rows = delimited_rows(lines, "a.csv", bad.append, delimiter=",", strict=strict)
+    assert [row.cells["text"] for row in rows] == ["third"]
+    assert [each.location for each in bad] == ["a.csv, line 2"]
+
+
+def test_rows_that_open_a_quote_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_REREAD", 1000)
+    text = "label,text\n" + '0,x = s.split(",")\n' * 300 + "1,good\n"
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in text.splitlines(keepends=True):
+            read.append(line)
+            yield line
+
+    bad: list[BadLine] = []
+    _, rows = delimited_rows(lines(), "a.csv", bad.append, delimiter=",", strict=True)
+    assert [row.cells["text"] for row in rows] == ["good"]
+    assert len(read) == 302
+    assert len(bad) == 300

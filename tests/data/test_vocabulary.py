@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,7 @@ def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
 
 NEEDING_MARKS = {
     "Hindi": "यह एक परीक्षण वाक्य है और दिल्ली भारत की राजधानी है",
+    "Malayalam": "മലയാളം ഭാഷ കേരളം",
     "Tamil": "தமிழ் ஒரு மொழி ஆகும்",
     "Thai": "กรุงเทพมหานครเป็นเมืองหลวงที่ใหญ่",
     "Japanese": "がっこうでべんきょうする デザイン",
@@ -93,7 +95,7 @@ def test_uncased_tokenizers_keep_marks_that_are_letters(spec, text, tmp_path):
     corpus = clean_corpus_of(tmp_path / "text", [[[text, " In Delhi. Café."] * 5]])
     tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
     assert tokenizer.lowercase
-    assert not tokenizer.strips_accents
+    assert not tokenizer.drops_marks
     text += " café"
     ids = tokenizer.encode(f"{text} CAFÉ").ids
     spelled = "".join(tokenizer.tokens(ids)).replace("##", "").replace("\u2581", "")
@@ -101,7 +103,8 @@ def test_uncased_tokenizers_keep_marks_that_are_letters(spec, text, tmp_path):
     tokenizer.save(tmp_path / "saved")
     other = auto_tokenizer(tmp_path / "saved")
     assert other(f"{text} CAFÉ", add_special_tokens=False)["input_ids"] == ids.tolist()
-    assert not Tokenizer.from_folder(tmp_path / "saved").strips_accents
+    assert not Tokenizer.from_folder(tmp_path / "saved").drops_marks
+    assert tokenizer.encode(unicodedata.normalize("NFD", f"{text} CAFÉ")).ids.tolist() == ids.tolist()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_uncased_tokenizers_keep_marks_that_are_letters(spec, text, tmp_path):
 def test_uncased_tokenizers_drop_accents_and_points(spec, text, tmp_path):
     corpus = clean_corpus_of(tmp_path / "text", [[[text, " In Delhi."] * 5]])
     tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
-    assert tokenizer.strips_accents
+    assert tokenizer.drops_marks
     assert tokenizer.encode("Zoë").ids.tolist() == tokenizer.encode("zoe").ids.tolist()
 
 

@@ -24,7 +24,10 @@ def load_for_use(arguments: Arguments) -> "tuple[Model, list[str], Arguments]":
     model, texts, file, column, device, precision = (
         remaining.pop(name) for name in ("model", "texts", "file", "column", "device", "precision")
     )
-    note_column = lambda name: output.note(f"texts from column {name!r} of {file}")  # noqa: E731
+
+    def note_column(name: str) -> None:
+        output.note(f"texts from column {name!r} of {file}")
+
     texts = gather(texts, file, column, note_column, out=remaining["out"])
     check_folder(model)  # A misspelled folder, before PyTorch is imported, which takes seconds.
     from maskwright.inference.model import load

@@ -35,7 +35,8 @@ NO_SPACES_CLASS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u
 _LETTER_MARKS = frozenset((0, *range(6, 10), *range(84, 133)))
 """Canonical combining classes of marks that are letters (Unicode Standard, table 4-3): vowel signs, nukta, voiced sound
 marks and virama; length, vowel and tone marks of Telugu, Thai, Lao and Tibetan."""
-_VARIATIONS = frozenset(map(chr, range(0xFE00, 0xFE10)))
+_SELECTORS = frozenset(map(chr, (0x34F, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+"""Variation selectors and the grapheme joiner, which are no letters."""
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
 WORD = rf"[{HAN_CLASS}]|[^\W{HAN_CLASS}]+"
 """A word, as a regular expression: a Han character, or a run of letters, digits and underscores of other scripts."""
@@ -58,7 +59,9 @@ def has_han(text: str) -> bool:
 @cache
 def _needs_marks(character: str) -> bool:
     return "\uac00" <= character <= "\ud7a3" or any(
-        unicodedata.category(part) == "Mn" and unicodedata.combining(part) in _LETTER_MARKS and part not in _VARIATIONS
+        unicodedata.category(part) in ("Mn", "Mc")
+        and unicodedata.combining(part) in _LETTER_MARKS
+        and part not in _SELECTORS
         for part in unicodedata.normalize("NFD", character)
     )
 

@@ -8,7 +8,7 @@ import csv
 import io
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -35,6 +35,8 @@ TEXT_COLUMNS = ("text", "sentence", "content", "review", "comment")
 _ROWS_SAMPLED = 20
 _ROWS_AT_ONCE = 512
 _FEWEST_SUSPECT_LINES = 100
+_MOST_REREAD = 1_000_000
+"""Lines read again after rows that are not CSV, from which on each line is a row: otherwise time is quadratic."""
 """Lines of one field from which a missing quotation mark is suspected."""
 
 Cells = dict[str, object]
@@ -216,6 +218,7 @@ def _plain_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: 
 
 def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: OnBadLine, *, strict: bool) -> _Fields:
     rest, again, read = iter(lines), deque[str](), list[str]()
+    parse = partial(csv.reader, delimiter=delimiter)
 
     def next_lines() -> Iterator[str]:
         while (line := again.popleft() if again else next(rest, None)) is not None:
@@ -223,7 +226,8 @@ def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line:
             yield line
 
     with long_fields():
-        reader, first = csv.reader(next_lines(), delimiter=delimiter, strict=True), 1
+        reader: Iterator[list[str]] = parse(next_lines(), strict=True)
+        first, reread = 1, 0
         while True:
             read.clear()
             try:
@@ -231,18 +235,22 @@ def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line:
             except StopIteration:
                 return
             except csv.Error as error:
-                if strict or len(read) > 1 or "end of data" in str(error):
-                    fields = []
+                fields = []
+                if not strict and len(read) == 1 and "end of data" not in str(error):
+                    with suppress(csv.Error):
+                        fields = next(parse(read))
+                if not fields:
                     below = f", {pluralize(len(read) - 1, 'line')} below" if len(read) > 1 else ""
-                    problem = f"a quoted field is not valid CSV ({error}{below})"
-                    hint = 'Close it, and write quotes within it as ""'
-                    on_bad_line(BadLine(f"{name}, line {first}", problem, hint))
-                    # If the quotation mark is a mistake, the lines below are rows.
-                    again.extendleft(reversed(read[1:]))
-                    del read[1:]
-                    reader = csv.reader(next_lines(), delimiter=delimiter, strict=True)
+                    hint = 'Close quoted fields, and write quotes within them as ""' if '"' in read[0] else ""
+                    on_bad_line(BadLine(f"{name}, line {first}", f"not CSV ({error}{below})", hint))
+                # If the quotation mark is a mistake, the lines below are rows.
+                again.extendleft(reversed(read[1:]))
+                reread += len(read) - 1
+                del read[1:]
+                if reread <= _MOST_REREAD:
+                    reader = parse(next_lines(), strict=True)
                 else:
-                    fields = next(csv.reader(read, delimiter=delimiter))
+                    reader = chain.from_iterable(parse([line], strict=True) for line in next_lines())
             if fields:
                 yield first, first + len(read) - 1, fields
             first += len(read)

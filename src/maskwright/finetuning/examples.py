@@ -10,7 +10,7 @@ from maskwright.core.text.amounts import pluralize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Keyed:
+class _LocatedExample:
     """An example with a key: an id from the file, else the number of the (first) line or record.
 
     `key_word` is "line", "record" or "question" where the key is the number or id of one, else "example"; `location` is
@@ -21,11 +21,13 @@ class _Keyed:
     key: str
     key_word: str = field(default="example", repr=False, compare=False)
 
-    location = property(lambda self: f"{self.key_word} {self.key}")
+    @property
+    def location(self) -> str:
+        return f"{self.key_word} {self.key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextExample(_Keyed):
+class TextExample(_LocatedExample):
     """One text, a pair, or a triplet (embedding).
 
     `label` is the name of a class, a number (regression, similarity), the names of classes (multi-label), or None.
@@ -40,7 +42,7 @@ class TextExample(_Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedExample(_Keyed):
+class TaggedExample(_LocatedExample):
     """One sentence of words (or of characters), each with a tag such as "B-PER".
 
     `tags` is None without tags; `text` is the running text that was split into words, None if the input was words.
@@ -67,7 +69,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionExample(_Keyed):
+class QuestionExample(_LocatedExample):
     """A question about a context that may or may not contain the answer.
 
     `answers` is empty for unanswerable questions and in test files; `is_impossible`: the file says unanswerable.
@@ -84,7 +86,7 @@ class QuestionExample(_Keyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceExample(_Keyed):
+class ChoiceExample(_LocatedExample):
     """A question with two or more options, one of which is right.
 
     `context` and `question` may be empty, and the options may complete the question (SWAG). `label` is the index of the

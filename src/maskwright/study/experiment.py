@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.core.errors import RecipeError
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.storage.checksums import read_record, record_problem, write_record
 from maskwright.data.cache import open_or_build
@@ -46,7 +47,7 @@ _VOCABULARY = "tokenizer.vocab_size"
 _PROBES = ("masked", "intrinsic", "minimal-pairs")
 _VERSION = 2
 """Of what measurements hold; older ones are made again."""
-_SETTINGS = "bert"
+_FINETUNING_SYSTEM = "bert"
 """System whose published fine-tuning settings all recipes have: otherwise SpanBERT would train three times as long on a
 sentence as BERT."""
 _STAGES = {
@@ -271,7 +272,7 @@ class Experiment:
             run,
             task=task.kind,
             out=self.folder / "finetuning" / variant.folder / f"seed-{seed}" / task.name,
-            system=_SETTINGS,
+            system=_FINETUNING_SYSTEM,
             seeds=1,
             seed=seed,
             set=self.finetune_set,
@@ -311,6 +312,8 @@ class RunReporter(Reporter):
 
 def check_tasks(tasks: Sequence[Task], finetune_set: Sequence[str]) -> None:
     """Raise MaskwrightError if the data of a task, or a hyperparameter, cannot be used; before any training."""
+    if finetune_set and not any(task.kind in (*BENCHMARKS, *KINDS) for task in tasks):
+        raise RecipeError("--finetune-set without a task of `finetune` in --tasks", hint="Leave it out, or add a task.")
     for task in tasks:
         if task.path is not None and task.kind == "minimal-pairs":
             probes.read_minimal_pairs(task.path)

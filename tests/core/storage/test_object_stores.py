@@ -79,10 +79,10 @@ def test_a_folder_is_downloaded_whole_or_not_at_all(name: str, size: int, named:
     with pytest.raises(DeviceError, match=named):
         download_folder(system, "memory://downloads", objects, tmp_path / "new", lambda *call: calls.append(call))
     assert not list(tmp_path.iterdir())
-    objects = {"b/c.txt": (f"{path}/first", 3), "a.txt": (f"{path}/second", None)}
+    objects = {"b/c.txt": (f"{path}/first", 3), "a.txt": (f"{path}/second", 3)}
     download_folder(system, "memory://downloads", objects, tmp_path / "new", lambda *call: calls.append(call))
     assert {file.relative_to(tmp_path / "new").as_posix(): file.read_bytes() for file in tmp_path.rglob("*.txt")} == {
         "a.txt": b"abc",
         "b/c.txt": b"abc",
     }
-    assert calls[-1] == (6, 3)
+    assert calls[-1] == (6, 6)

@@ -66,29 +66,33 @@ def download_folder(
 
     Args:
         objects: For each file in the folder the object's path and its size in bytes, None if that is not known.
-        on_bytes: Called with the bytes that have arrived, and all.
+        on_bytes: Called with the bytes that have arrived, and all of known sizes.
 
     Raises DeviceError if a file would lie outside the folder, an object arrives with another size, or the store cannot
     be used.
     """
+    for name in objects:
+        if PurePath(name).is_absolute() or is_hidden(name):
+            raise DeviceError(
+                f"{url} names the file {name!r}",
+                allowed="files below it, none hidden",
+                hint="Its list is damaged: write it again.",
+            )
     remove_abandoned(folder.parent)
     done, total = 0, sum(size or 0 for _, size in objects.values())
     with atomic_folder(folder) as temporary:
         for name, (path, size) in objects.items():
-            if PurePath(name).is_absolute() or is_hidden(name):
-                raise DeviceError(
-                    f"{url} names the file {name!r}", allowed="names of files below it, without a dot first"
-                )
 
             def arrived(_: int | None, count: int, before: int = done) -> None:
                 on_bytes(before + count, total)
 
             with store_problems(url):
                 download(system, path, temporary / name, arrived)
-            if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
-                problem = f"{path} of {url} has {arrived_size:,} of {size:,} bytes"
+            arrived_size = (temporary / name).stat().st_size
+            if size not in (None, arrived_size):
+                problem = f"{path} of {url} has {arrived_size:,} of {size or 0:,} bytes"
                 raise DeviceError(problem, hint="Run the same command again.")
-            done += size or 0
+            done += arrived_size
 
 
 @contextlib.contextmanager

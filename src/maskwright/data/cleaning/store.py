@@ -35,7 +35,7 @@ from maskwright.data.sources.readers import raw_blocks
 from maskwright.reporting.reporter import Progress, no_progress
 
 # Increment when a code change alters the stored text of the same input.
-STORE_VERSION = 1
+STORE_VERSION = 2
 STORE_FILE = "store.json"
 
 

@@ -7,13 +7,12 @@ ALBERT's cleaning (google-research/albert, tokenization.py:33-110), as transform
 
 DEVIATION: two backticks and two apostrophes become a quotation mark (as in transformers, not in ALBERT's code), and all
 combining marks are dropped (ALBERT: those of a combining class other than 0), because AlbertTokenizer does so and ids
-must be the same in every tool; none are, nor is NFKD applied, in text that needs them (`training`).
+must be the same in every tool. In text that needs them none are dropped, and they are composed (`training`).
 
 DEVIATION: a word of more than 100 characters is unknown (Google: 200), because that is the limit of every BERT
 tokenizer in use today, and ids must be the same in every tool.
 """
 
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,14 +40,18 @@ NEVER = -1000.0
 MAX_WORD_CHARACTERS = 100
 
 
-def bert_normalizer(*, lowercase: bool, keep_accents: bool = False) -> normalizers.Normalizer:
-    """Return BERT's cleaning: no control characters, spaces around CJK ideographs; uncased also without accents."""
-    return normalizers.BertNormalizer(
+def bert_normalizer(*, lowercase: bool, keep_marks: bool = False) -> normalizers.Normalizer:
+    """Return BERT's cleaning: no control characters, spaces around CJK ideographs; uncased also without accents.
+
+    With `keep_marks`, marks are composed (NFC) instead, so that all forms of a text have the same ids.
+    """
+    cleaning = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
-        strip_accents=False if keep_accents else None,
+        strip_accents=False if keep_marks else None,
         lowercase=lowercase,
     )
+    return normalizers.Sequence([normalizers.NFC(), cleaning]) if keep_marks else cleaning
 
 
 def byte_level() -> pre_tokenizers.PreTokenizer:
@@ -92,10 +95,10 @@ def byte_bpe_backend(
     return backend
 
 
-def albert_normalizer(*, lowercase: bool, keep_accents: bool = False) -> normalizers.Normalizer:
-    """Return ALBERT's cleaning: NFKD without combining marks, lower case if asked."""
+def albert_normalizer(*, lowercase: bool, keep_marks: bool = False) -> normalizers.Normalizer:
+    """Return ALBERT's cleaning: NFKD without combining marks, or NFKC if they are kept; lower case if asked."""
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    stripping = [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
+    stripping = [normalizers.NFKC()] if keep_marks else [normalizers.NFKD(), normalizers.StripAccents()]
     lowering = [normalizers.Lowercase()] if lowercase else []
     return normalizers.Sequence([*quotes, *stripping, *lowering])
 
@@ -125,8 +128,7 @@ def unigram_backend(
 
 def is_albert_splitting(backend: tokenizers.Tokenizer) -> bool:
     """Return whether text is cleaned and split as ALBERT does it."""
-    choices = itertools.product((True, False), repeat=2)
-    cleanings = [state_of(albert_normalizer(lowercase=lower, keep_accents=keep)) for lower, keep in choices]
+    cleanings = [state_of(albert_normalizer(lowercase=lowercase)) for lowercase in (True, False)]
     return state_of(backend.normalizer) in cleanings and state_of(backend.pre_tokenizer) == state_of(spaced_words())
 
 
@@ -136,7 +138,7 @@ def parts_of(component: Any) -> list[dict[str, Any]]:
     return [] if state is None else list(state.get("normalizers") or state.get("pretokenizers") or [state])
 
 
-def strips_accents(backend: tokenizers.Tokenizer) -> bool:
+def drops_marks(backend: tokenizers.Tokenizer) -> bool:
     """Return whether combining marks are dropped: by a part for it, or by BERT's cleaning, unless it says otherwise."""
     return any(
         part["type"] == "StripAccents"

@@ -28,7 +28,6 @@ from maskwright.data.tokenizers.backends import (
     library_errors,
     reserved,
     state_of,
-    strips_accents,
     wordpiece_backend,
 )
 from maskwright.data.tokenizers.growth import refuse_growth
@@ -149,7 +148,7 @@ def _class_settings(backend: tokenizers.Tokenizer, names: SpecialNames, lowercas
         return {
             "tokenizer_class": "AlbertTokenizer",
             "do_lower_case": lowercase,
-            "keep_accents": not strips_accents(backend),
+            "keep_accents": False,
             "add_prefix_space": True,
             # ALBERT has segments, but the class does not ask for them by itself.
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],

@@ -17,10 +17,10 @@ from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.tokenizers.backends import (
     SPACE,
     SpecialNames,
+    drops_marks,
     library_errors,
     parts_of,
     running_text,
-    strips_accents,
 )
 from maskwright.data.tokenizers.files import ROLES, read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
@@ -56,7 +56,7 @@ class Tokenizer:
         kind: "wordpiece", "byte_bpe" or "unigram".
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
-        strips_accents: Whether combining marks are dropped.
+        drops_marks: Whether combining marks are dropped.
 
     Raises DataError if the tokenizer is of another kind.
     """
@@ -73,7 +73,7 @@ class Tokenizer:
         self.lowercase = any(
             part["type"] in _LOWERCASING and part.get("lowercase", True) for part in parts_of(backend.normalizer)
         )
-        self.strips_accents = strips_accents(backend)
+        self.drops_marks = drops_marks(backend)
 
     @classmethod
     def from_folder(cls, path: Path | str) -> "Tokenizer":

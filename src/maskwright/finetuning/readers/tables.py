@@ -247,7 +247,7 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
         skips.report,
         delimiter=delimiter,
         quoted=quoted,
-        strict=True,
+        strict=options.quoting is None,
         has_header=lambda first: _has_header(first, options),
     )
     kept = [row for row in rows if any(str(value).strip() for value in row.cells.values())]

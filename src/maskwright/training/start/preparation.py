@@ -413,20 +413,20 @@ def _tokenize(
         f"{short_count(corpus.num_tokens)} tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
         f"{unknown:.2%} unknown"
-        + (", combining marks kept" if tokenizer.lowercase and not tokenizer.strips_accents else "")
+        + (", combining marks kept" if tokenizer.lowercase and not tokenizer.drops_marks else "")
         + _took(begun),
     )
     if unknown > MANY_UNKNOWN:
         reporter.message(
             "warning",
             f"{unknown:.0%} of the text's tokens are unknown to the tokenizer; train one (leave out --tokenizer or "
-            "--init), or add words to that of --init (--extend-vocabulary N)",
+            "--init), or name a file of words to add to that of --init (--extend-vocabulary WORDS.txt)",
         )
-    if tokenizer.strips_accents and (damaged := share_needing_marks(_some_sentences(cleaned))) >= MARKS_KEPT:
+    if tokenizer.drops_marks and (damaged := share_needing_marks(_some_sentences(cleaned))) >= MARKS_KEPT:
         reporter.message(
             "warning",
             f"the tokenizer drops combining marks, and with them vowels or other parts of {damaged:.0%} of the text's "
-            "characters; train a tokenizer (leave out --tokenizer or --init), or choose a cased model",
+            "characters; train a tokenizer (leave out --tokenizer or --init), or choose a model that keeps them",
         )
     if corpus.collocations is not None:
         reporter.message("words", describe_collocations(corpus.collocations))
