@@ -75,6 +75,13 @@ def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
     assert "--set words.phrases=[phrases.txt]" in warned
 
 
+def test_held_out_text_needs_no_collocations_of_a_corpus_that_has_none(tmp_path: Path) -> None:
+    held_out = write_corpus(tmp_path / "held_out.txt", documents=20, seed=1)
+    reported = run(write_corpus(tmp_path / "small.txt", documents=3), held_out=held_out)
+    assert reported.on("fitted", "words.phrases | segmenter | segmenter, collocations")
+    assert reported.on("health", "held-out")
+
+
 @pytest.mark.parametrize(
     ("recipe", "chinese", "fixed", "phrases"),
     [

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -446,9 +447,10 @@ def _tokenize(
         reporter.message("warning", warning)
     if held_out is not None:
         words = recipe.words
-        if corpus.collocations is not None:  # Those of the training text.
-            file = str(corpus.collocations)
-            words = words.replace(phrases=[file if each == "collocations" else each for each in words.phrases])
+        if (file := corpus.collocations) is not None:  # Those of the training text, if it has any.
+            found = [str(file)] if file.stat().st_size else []
+            phrases = (found if each == "collocations" else [each] for each in words.phrases)
+            words = words.replace(phrases=list(chain.from_iterable(phrases)))
         measured = tokenize_corpus(
             held_out, tokenizer, words=words, cache=request.cache, workers=request.workers, progress=reporter.stage
         )
