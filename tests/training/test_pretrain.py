@@ -279,6 +279,8 @@ def test_a_tokenizer_that_does_not_suit_the_text_is_warned_of(tmp_path: Path) ->
     settings = {"corpus": tmp_path / "hindi.txt", "steps": 1}
     train_toy(tmp_path, "trained", reporter=trained, **settings)
     assert trained.on("tokens", "combining marks kept")
+    encode = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path / "trained")
+    assert 1 in encode("यह एक", "वाक्य है")["token_type_ids"]
     assert not trained.on("warning", "the tokenizer")
     train_toy(tmp_path, "given", tokenizer=english.folder, set=[*TOY[:4], *TOY[5:]], reporter=given, **settings)
     assert given.on("warning", "unknown to the tokenizer")

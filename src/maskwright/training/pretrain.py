@@ -300,9 +300,10 @@ def _write_run_files(
     write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
     tokenizer_files: list[Path] = []
     for folder in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
-        prepared.tokenizer.save(folder, max_length=prepared.recipe.training.max_length)
+        longest, has_segments = prepared.recipe.training.max_length, prepared.recipe.encoder.type_vocab_size > 1
+        prepared.tokenizer.save(folder, max_length=longest, segments=has_segments or None)
         tokenizer_files += [folder / name for name in TOKENIZER_FILES if (folder / name).exists()]
-    start, longest = prepared.start, prepared.recipe.training.max_length
+    start = prepared.start
     if start is not None and start.modules is not None and not start.modules.problem:
         hidden_size = prepared.recipe.encoder.hidden_size
         write_sentence_modules(directory.path, start.modules, hidden_size=hidden_size, max_length=longest)

@@ -429,7 +429,8 @@ class PretrainingRun(Run[PretrainingModel]):
             save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
             write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
             for saved in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
-                self.tokenizer.save(saved, max_length=self.recipe.training.max_length)
+                has_segments = self.recipe.encoder.type_vocab_size > 1
+                self.tokenizer.save(saved, max_length=self.recipe.training.max_length, segments=has_segments or None)
 
     def _check_sample(self, step: int) -> None:
         """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""
