@@ -411,6 +411,8 @@ def test_a_fine_tuning_task_is_measured_with_equal_settings_and_resumed(
         (["ages:classification=FILE"], ["epoch=1"], "Did you mean 'epochs'"),
         (["ages:classification=EMPTY"], [], "holds no examples"),
         (["blimp=EMPTY"], [], "cannot read minimal pairs"),
+        (["ages:reranking=EMPTY"], [], "holds no examples"),
+        ([], ["epochs=1"], "without a task of `finetune`"),
     ],
 )
 def test_tasks_are_checked_before_any_training(tasks, finetune_set, message, study, shared):

@@ -195,7 +195,7 @@ def finetune(
         )
     if dimensions:
         raise RecipeError(f"--dimensions has no effect with --task {task}", hint="Leave it out.")
-    overrides, of_task = _parsed(set)
+    overrides, of_task = _split_overrides(set)
     # Report misspelled fields before reading files.
     if override(Hyperparameters(), overrides).frozen and from_scratch:
         raise RecipeError(
@@ -253,7 +253,7 @@ def check_task(task: str, path: Path | None, set: Sequence[str]) -> None:
     request = LabeledRequest.of(
         task=task, data=path if is_folder else None, files={} if is_folder else {"train": path}, columns={}
     )
-    overrides, of_task = _parsed(set)
+    overrides, of_task = _split_overrides(set)
     override(Hyperparameters(), overrides)
     if request.kind == "reranking":  # The model chooses negatives.
         request.read("train", Reporter())
@@ -261,7 +261,7 @@ def check_task(task: str, path: Path | None, set: Sequence[str]) -> None:
         read_labeled(request, of_task, Reporter())
 
 
-def _parsed(set: Sequence[str]) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+def _split_overrides(set: Sequence[str]) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """Return the overrides of hyperparameters, and of the task's fields."""
     pairs = parse_overrides(set)
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}

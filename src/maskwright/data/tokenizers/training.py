@@ -186,17 +186,17 @@ def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> d
     return result
 
 
-MARKS_KEPT = 0.01
-"""From this share of characters on that need their combining marks, no mark is dropped."""
+MIN_SHARE_NEEDING_MARKS = 0.01
+"""From this share of characters on that need their combining marks, no mark is dropped. A choice, not measured."""
 
 
-def _needs_marks_kept(texts: Sequence[str]) -> bool:
+def _keeps_marks(texts: Sequence[str]) -> bool:
     """Return whether a text is damaged if combining marks are dropped.
 
     DEVIATION: uncased BERT and ALBERT drop them from every text, and with them the vowels of Hindi or Thai; the README
     of Google's multilingual models recommends the cased one for that reason.
     """
-    return share_needing_marks(texts[:: len(texts) // _TEXTS_CHECKED + 1]) >= MARKS_KEPT
+    return share_needing_marks(texts[:: len(texts) // _TEXTS_CHECKED + 1]) >= MIN_SHARE_NEEDING_MARKS
 
 
 MIN_FREQUENCY = 2
@@ -219,7 +219,7 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
 
     DEVIATION: the special tokens have the first five ids, not Google's 0 and 100 to 103, which leave 99 ids unused.
     """
-    normalizer = bert_normalizer(lowercase=spec.lowercase, keep_marks=_needs_marks_kept(texts))
+    normalizer = bert_normalizer(lowercase=spec.lowercase, keep_marks=_keeps_marks(texts))
     splitter = pre_tokenizers.BertPreTokenizer()
     limit = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
     initial, continuing = choose_alphabet(texts, limit, normalizer, splitter)
@@ -295,7 +295,7 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     """
     import sentencepiece  # slow to import
 
-    normalizer = albert_normalizer(lowercase=spec.lowercase, keep_marks=_needs_marks_kept(texts))
+    normalizer = albert_normalizer(lowercase=spec.lowercase, keep_marks=_keeps_marks(texts))
     counts = count_characters(texts, normalizer)
     if not counts.keys() - _RESERVED_CHARACTERS:
         raise _without_text()

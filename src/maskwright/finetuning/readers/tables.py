@@ -72,7 +72,7 @@ COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns")
 _MOST_MALFORMED = 0.2
 """Of the lines in which a field begins with a double quote: share of malformed rows up to which quotes enclose fields.
 
-In GLUE's files, whose quotes are part of the texts, it is 0.9.
+A choice: in GLUE's files, whose quotes are part of the texts, it is 0.80 to 1.
 """
 _MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 

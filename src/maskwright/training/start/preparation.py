@@ -28,7 +28,7 @@ from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.tokenizers.tokenizer import MANY_UNKNOWN, Tokenizer
-from maskwright.data.tokenizers.training import MARKS_KEPT, train_tokenizer
+from maskwright.data.tokenizers.training import MIN_SHARE_NEEDING_MARKS, train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
@@ -423,7 +423,7 @@ def _tokenize(
             f"{unknown:.0%} of the text's tokens are unknown to the tokenizer; train one (leave out --tokenizer or "
             "--init), or name a file of words to add to that of --init (--extend-vocabulary WORDS.txt)",
         )
-    if tokenizer.drops_marks and (damaged := share_needing_marks(_some_sentences(cleaned))) >= MARKS_KEPT:
+    if tokenizer.drops_marks and (damaged := share_needing_marks(_some_sentences(cleaned))) >= MIN_SHARE_NEEDING_MARKS:
         reporter.message(
             "warning",
             f"the tokenizer drops combining marks, and with them vowels or other parts of {damaged:.0%} of the text's "
