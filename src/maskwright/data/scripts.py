@@ -32,9 +32,9 @@ HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\
 """The characters of Chinese and Japanese, between which a line break stands for no space."""
 NO_SPACES_CLASS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff"
 """Scripts without spaces between words: Thai and Lao, Burmese, Khmer; kana, bopomofo and Han."""
-_LETTER_MARKS = frozenset((0, *range(6, 10), *range(84, 133)))
-"""Canonical combining classes of marks that are letters (Unicode Standard, table 4-3): vowel signs, nukta, voiced sound
-marks and virama; length, vowel and tone marks of Telugu, Thai, Lao and Tibetan."""
+_LETTER_MARKS = frozenset((0, *range(7, 10), *range(84, 133)))
+"""Canonical combining classes of marks that are letters (Unicode's DerivedCombiningClass.txt): vowel signs, nukta,
+voiced sound marks and virama; length, vowel and tone marks of Telugu, Thai, Lao and Tibetan."""
 _SELECTORS = frozenset(map(chr, (0x34F, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 """Variation selectors and the grapheme joiner, which are no letters."""
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")

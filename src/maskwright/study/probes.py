@@ -43,7 +43,7 @@ from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
-from maskwright.training.runs.checkpoint import save_models
+from maskwright.training.runs.checkpoint import save_models, save_tokenizer
 from maskwright.training.steps.evaluation import log_shares
 from maskwright.training.steps.model import build_model
 
@@ -315,5 +315,4 @@ def save_untrained(run: Path, corpus: Corpus, folder: Path) -> None:
         vectors = token_vectors(tokens.ids, ends, len(corpus.token_counts))
     model.initialize(_CONTROL_SEED, corpus.token_counts, vectors)
     save_models(folder, recipe, model, tokenizer.special_tokens)
-    for target in (folder, folder / "generator") if recipe.generator else (folder,):
-        tokenizer.save(target, max_length=recipe.training.max_length)
+    save_tokenizer(folder, recipe, tokenizer)

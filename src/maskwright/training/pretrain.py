@@ -35,6 +35,7 @@ from maskwright.training.ranks.device import Machine, Precision, pretraining_mic
 from maskwright.training.ranks.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.ranks.gradients import GradientPrecision, gradient_dtype
 from maskwright.training.ranks.interrupt import stop_on_signals
+from maskwright.training.runs.checkpoint import save_tokenizer
 from maskwright.training.runs.report import PAGE, write_page
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.runs.session import open_session
@@ -298,12 +299,9 @@ def _write_run_files(
     card = read_json(prepared.cleaned.folder / "data_card.json")
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
     write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
-    tokenizer_files: list[Path] = []
-    for folder in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
-        longest, has_segments = prepared.recipe.training.max_length, prepared.recipe.encoder.type_vocab_size > 1
-        prepared.tokenizer.save(folder, max_length=longest, segments=has_segments or None)
-        tokenizer_files += [folder / name for name in TOKENIZER_FILES if (folder / name).exists()]
-    start = prepared.start
+    folders = save_tokenizer(directory.path, prepared.recipe, prepared.tokenizer)
+    tokenizer_files = [folder / name for folder in folders for name in TOKENIZER_FILES if (folder / name).exists()]
+    start, longest = prepared.start, prepared.recipe.training.max_length
     if start is not None and start.modules is not None and not start.modules.problem:
         hidden_size = prepared.recipe.encoder.hidden_size
         write_sentence_modules(directory.path, start.modules, hidden_size=hidden_size, max_length=longest)

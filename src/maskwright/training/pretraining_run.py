@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
-from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.storage.files import atomic_folder, write_json
 from maskwright.core.text.amounts import pluralize, short_count
@@ -36,7 +35,7 @@ from maskwright.training.ranks.distributed import (
     world_size,
 )
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.runs.checkpoint import TrainingState, save_models, step_name
+from maskwright.training.runs.checkpoint import TrainingState, save_models, save_tokenizer, step_name
 from maskwright.training.runs.monitor import PlanMonitor
 from maskwright.training.runs.report import sample_fills
 from maskwright.training.runs.run import Run
@@ -428,9 +427,7 @@ class PretrainingRun(Run[PretrainingModel]):
         with atomic_folder(self.directory.kept / step_name(step)) as folder:
             save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
             write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
-            for saved in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
-                has_segments = self.recipe.encoder.type_vocab_size > 1
-                self.tokenizer.save(saved, max_length=self.recipe.training.max_length, segments=has_segments or None)
+            save_tokenizer(folder, self.recipe, self.tokenizer)
 
     def _check_sample(self, step: int) -> None:
         """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""

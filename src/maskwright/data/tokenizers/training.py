@@ -193,8 +193,8 @@ MIN_SHARE_NEEDING_MARKS = 0.01
 def _keeps_marks(texts: Sequence[str]) -> bool:
     """Return whether a text is damaged if combining marks are dropped.
 
-    DEVIATION: uncased BERT and ALBERT drop them from every text, and with them the vowels of Hindi or Thai; the README
-    of Google's multilingual models recommends the cased one for that reason.
+    DEVIATION: uncased BERT and ALBERT drop them from every text, and with them the vowels of Hindi or Thai. Google's
+    cased multilingual model, which keeps them, "fixes normalization issues in many languages" (bert: multilingual.md).
     """
     return share_needing_marks(texts[:: len(texts) // _TEXTS_CHECKED + 1]) >= MIN_SHARE_NEEDING_MARKS
 

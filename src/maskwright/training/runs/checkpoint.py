@@ -34,6 +34,7 @@ from maskwright.core.storage.checksums import (
 from maskwright.core.storage.files import atomic_folder, atomic_path
 from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Spent
 from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.recipe import Recipe
@@ -197,6 +198,16 @@ def check_savable(recipe: Recipe, pad: int) -> None:
     for encoder, objectives in recipe.encoders.values():
         heads = frozenset[str](objective.kind for objective in objectives)
         refuse_inexpressible(family_named(recipe.family), encoder, pad, heads)
+
+
+def save_tokenizer(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> list[Path]:
+    """Save the tokenizer beside the encoder and beside a generator; return both folders."""
+    folders = [folder, folder / GENERATOR] if recipe.generator else [folder]
+    for each in folders:
+        # Transformers' general class passes no segment ids unless it is told to.
+        has_segments = recipe.encoder.type_vocab_size > 1
+        tokenizer.save(each, max_length=recipe.training.max_length, segments=has_segments or None)
+    return folders
 
 
 def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
